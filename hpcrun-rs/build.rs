@@ -13,11 +13,7 @@ fn main() {
     let here = PathBuf::from(variable("CARGO_MANIFEST_DIR"));
     let out = PathBuf::from(variable("OUT_DIR"));
     // OUT_DIR is TARGET/PROFILE/build/PACKAGE/out.
-    let target = out
-        .ancestors()
-        .nth(4)
-        .unwrap_or(&out)
-        .join("hpcrun-preload");
+    let target = out.ancestors().nth(4).unwrap_or(&out).join("hpcrun-preload");
     for source in [
         "preload",
         "core",
@@ -46,10 +42,7 @@ fn main() {
         Ok(status) => panic!("building the preloaded library failed: {status}"),
         Err(error) => panic!("cannot run cargo for the preloaded library: {error}"),
     }
-    for (file, name) in [
-        ("libhpcrun_preload.so", "PRELOAD"),
-        ("libhpcrun_mpi.so", "MPI"),
-    ] {
+    for (file, name) in [("libhpcrun_preload.so", "PRELOAD"), ("libhpcrun_mpi.so", "MPI")] {
         let built = target.join("preload").join(file);
         let content = std::fs::read(&built).unwrap_or_else(|e| panic!("{}: {e}", built.display()));
         let library = out.join(file);
@@ -57,10 +50,7 @@ fn main() {
         println!("cargo::rustc-env=HPCRUN_{name}={}", library.display());
         let mut hasher = DefaultHasher::new();
         hasher.write(&content);
-        println!(
-            "cargo::rustc-env=HPCRUN_{name}_CONTENT={:016x}",
-            hasher.finish()
-        );
+        println!("cargo::rustc-env=HPCRUN_{name}_CONTENT={:016x}", hasher.finish());
     }
 }
 

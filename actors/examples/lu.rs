@@ -65,11 +65,8 @@ impl Tile {
     fn tell(&self, is_upper: bool) {
         let block: Block = Arc::new(self.cells.clone());
         for n in self.last() + 1..self.tiles {
-            let at = if is_upper {
-                n * self.tiles + self.column
-            } else {
-                self.row * self.tiles + n
-            };
+            let at =
+                if is_upper { n * self.tiles + self.column } else { self.row * self.tiles + n };
             self.matrix[at].send(Factor(self.last(), is_upper, Arc::clone(&block)));
         }
     }
@@ -175,27 +172,20 @@ impl Handle<Update> for Tile {
 
 impl Handle<Give> for Tile {
     fn handle(&mut self, Give(to): Give, _: &mut Context<'_, Self>) {
-        to.send((self.row, self.column, self.cells.clone()))
-            .expect("the receiver waits");
+        to.send((self.row, self.column, self.cells.clone())).expect("the receiver waits");
     }
 }
 
 /// A matrix that needs no pivoting.
 fn entry(row: usize, column: usize, order: usize) -> f64 {
     let off = ((row * 7 + column * 3) % 11) as f64 / 11.0;
-    if row == column {
-        order as f64 + off
-    } else {
-        off
-    }
+    if row == column { order as f64 + off } else { off }
 }
 
 /// The greatest difference between the product of the factors and the matrix.
 fn error(system: &System, matrix: &Array<Tile>, tiles: usize, size: usize) -> f64 {
     let (to, from) = std::sync::mpsc::channel();
-    system
-        .run(|| matrix.iter().for_each(|tile| tile.send(Give(to.clone()))))
-        .expect("no panic");
+    system.run(|| matrix.iter().for_each(|tile| tile.send(Give(to.clone())))).expect("no panic");
     drop(to);
     let order = tiles * size;
     let mut all = vec![0.0; order * order];
@@ -206,14 +196,10 @@ fn error(system: &System, matrix: &Array<Tile>, tiles: usize, size: usize) -> f6
     }
     let product = |i: usize, j: usize| {
         let lower = |k: usize| if k == i { 1.0 } else { all[i * order + k] };
-        (0..=i.min(j))
-            .map(|k| lower(k) * all[k * order + j])
-            .sum::<f64>()
+        (0..=i.min(j)).map(|k| lower(k) * all[k * order + j]).sum::<f64>()
     };
     let differences = (0..order * order).map(|n| (n / order, n % order));
-    differences
-        .map(|(i, j)| (product(i, j) - entry(i, j, order)).abs())
-        .fold(0.0, f64::max)
+    differences.map(|(i, j)| (product(i, j) - entry(i, j, order)).abs()).fold(0.0, f64::max)
 }
 
 fn main() {
@@ -239,17 +225,11 @@ fn main() {
     let system = System::new(2).expect("threads");
     let matrix = build(&system);
     system.run(|| start(&matrix)).expect("no panic");
-    println!(
-        "greatest error of the factors: {:e}",
-        error(&system, &matrix, tiles, size)
-    );
+    println!("greatest error of the factors: {:e}", error(&system, &matrix, tiles, size));
     let make = move |system: &System| -> Box<dyn Fn() + Sync> {
         let matrix = build(system);
         Box::new(move || start(&matrix))
     };
-    let (workers, phases) = (
-        demo::argument("--workers", 2),
-        demo::argument("--phases", 21),
-    );
+    let (workers, phases) = (demo::argument("--workers", 2), demo::argument("--phases", 21));
     demo::demonstrate(workers, phases, &make);
 }

@@ -78,9 +78,7 @@ impl Block {
 
     fn send_edges(&self) {
         for (side, neighbour) in &self.around {
-            let edge = (0..self.size)
-                .map(|n| self.cells[self.edge(*side, n, 1)])
-                .collect();
+            let edge = (0..self.size).map(|n| self.cells[self.edge(*side, n, 1)]).collect();
             self.blocks[*neighbour].send((self.step, Edge(side ^ 1, edge)));
         }
     }
@@ -141,10 +139,7 @@ impl Handle<Change> for Block {
 
 fn main() {
     let (grid, size) = (demo::argument("--grid", 4), demo::argument("--block", 96));
-    let (steps, slow) = (
-        demo::argument("--steps", 40),
-        demo::argument("--slow", grid * grid - 1),
-    );
+    let (steps, slow) = (demo::argument("--steps", 40), demo::argument("--slow", grid * grid - 1));
     let sweeps = demo::argument("--sweeps", 12);
     let make = move |system: &System| -> Box<dyn Fn() + Sync> {
         let all: Arc<OnceLock<Array<Block>>> = Arc::default();
@@ -162,9 +157,7 @@ fn main() {
             let around = around.into_iter().enumerate();
             Block {
                 size,
-                cells: (0..(size + 2) * (size + 2))
-                    .map(|cell| ((cell + n) % 17) as f64)
-                    .collect(),
+                cells: (0..(size + 2) * (size + 2)).map(|cell| ((cell + n) % 17) as f64).collect(),
                 sweeps: if n == slow { sweeps } else { 1 },
                 around: around.filter_map(|(side, n)| Some((side, n?))).collect(),
                 blocks: blocks.clone(),
@@ -179,10 +172,7 @@ fn main() {
         Box::new(move || blocks.broadcast(Start(steps)))
     };
     println!("planted: block[{slow}] sweeps {sweeps} times in a step, the others once\n");
-    let (workers, phases) = (
-        demo::argument("--workers", 2),
-        demo::argument("--phases", 21),
-    );
+    let (workers, phases) = (demo::argument("--workers", 2), demo::argument("--phases", 21));
     let report = demo::demonstrate(workers, phases, &make);
     if let Some(phase) = report.phase(6) {
         println!(

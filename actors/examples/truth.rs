@@ -24,10 +24,7 @@ use dag::Dag;
 static UNIT: AtomicU64 = AtomicU64::new(1_000_000);
 
 fn thread_time() -> u64 {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: a valid place for the result.
     unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
@@ -41,35 +38,22 @@ fn spend(units: u64) {
 
 /// The greatest relative error of a run, in percent of the span.
 fn error(dag: &Dag, workers: usize) -> f64 {
-    let report = dag
-        .run(
-            System::builder().workers(workers).critical_path(true),
-            false,
-        )
-        .report;
+    let report = dag.run(System::builder().workers(workers).critical_path(true), false).report;
     let unit = UNIT.load(Ordering::Relaxed) as f64;
     let span = dag.span(None) as f64;
     let mut pairs = vec![(report.span, span), (report.work, dag.work() as f64)];
     for procedure in report.procedures.iter().filter(|p| p.name != "program") {
-        let number = procedure
-            .name
-            .to_string()
-            .parse()
-            .expect("the name is a number");
+        let number = procedure.name.to_string().parse().expect("the name is a number");
         pairs.push((procedure.zeroed_span, dag.span(Some(number)) as f64));
     }
-    let errors = pairs
-        .iter()
-        .map(|(found, truth)| (*found as f64 / unit - truth).abs() / truth.max(span));
+    let errors =
+        pairs.iter().map(|(found, truth)| (*found as f64 / unit - truth).abs() / truth.max(span));
     100.0 * errors.fold(0.0, f64::max)
 }
 
 fn main() {
     if let Some(unit) = std::env::args().nth(1) {
-        UNIT.store(
-            1000 * unit.parse::<u64>().expect("microseconds"),
-            Ordering::Relaxed,
-        );
+        UNIT.store(1000 * unit.parse::<u64>().expect("microseconds"), Ordering::Relaxed);
     }
     let graphs = [
         ("T6 integer sort", catalogue::integer_sort()),
@@ -81,10 +65,7 @@ fn main() {
         ("T16 chain and fillers", catalogue::chain_and_fillers()),
     ];
     if let Some(name) = std::env::args().nth(2) {
-        let (_, dag) = graphs
-            .iter()
-            .find(|(title, _)| title.starts_with(&name))
-            .expect("a graph");
+        let (_, dag) = graphs.iter().find(|(title, _)| title.starts_with(&name)).expect("a graph");
         let report = dag.run(System::builder().workers(2).critical_path(true), false);
         return println!("{}", report.to_json());
     }

@@ -37,9 +37,7 @@ impl<A: Handle<M>, M: Send + 'static> Message<A> for Option<M> {
         let is_stopped = false;
         let mut context = Context { cell, is_stopped };
         let message = self.take();
-        message
-            .into_iter()
-            .for_each(|message| actor.handle(message, &mut context));
+        message.into_iter().for_each(|message| actor.handle(message, &mut context));
         !context.is_stopped
     }
 
@@ -188,10 +186,7 @@ impl<A: Send + 'static> Context<'_, A> {
     /// empty again afterwards.
     pub fn depend_on(&self, merge: &mut MergePoint) {
         let tables = &self.cell.shared.tables;
-        merge
-            .0
-            .drain(..)
-            .for_each(|path| strand::merge(tables, path));
+        merge.0.drain(..).for_each(|path| strand::merge(tables, path));
     }
 
     /// Adds the current task, as far as it got, to the merge point.
@@ -224,11 +219,7 @@ pub struct Setup {
 
 impl Setup {
     pub(crate) fn new(shared: &Arc<Shared>) -> Self {
-        Setup {
-            shared: Arc::clone(shared),
-            name: None,
-            room: usize::MAX,
-        }
+        Setup { shared: Arc::clone(shared), name: None, room: usize::MAX }
     }
 
     /// The name in reports. Default: the actor's type.

@@ -172,17 +172,9 @@ impl<A: Send + 'static> Cell<A> {
         if mailbox.queue.len() >= self.room && !may_wait {
             return Err(TrySendError::Full(message));
         }
-        let envelope = Box::new(Envelope {
-            path,
-            tracked,
-            context,
-            message,
-        });
-        let is_next = mailbox.add(Waiting {
-            order: priority.unwrap_or_default(),
-            urgency,
-            envelope,
-        });
+        let envelope = Box::new(Envelope { path, tracked, context, message });
+        let is_next =
+            mailbox.add(Waiting { order: priority.unwrap_or_default(), urgency, envelope });
         let is_full = mailbox.queue.len() > self.room;
         drop(mailbox);
         if is_next {
@@ -329,8 +321,7 @@ impl<A: Send + 'static> Cell<A> {
     /// Those that waited for room go on: its last task has made it.
     #[cold]
     fn let_go(&self, held: Vec<Arc<dyn Turn>>, last: &Ended) {
-        held.into_iter()
-            .for_each(|actor| actor.resume(last.share()));
+        held.into_iter().for_each(|actor| actor.resume(last.share()));
         self.freed.notify_all();
     }
 

@@ -69,10 +69,7 @@ impl Graph {
     /// Of what was recorded in the window, up to the path's end if there is one.
     pub(crate) fn new(tables: &Tables, window: &Window, end: Option<Path>) -> Self {
         let base = window.base;
-        let mut graph = Graph {
-            base,
-            ..Graph::default()
-        };
+        let mut graph = Graph { base, ..Graph::default() };
         let numbers = graph.copy(tables, window);
         let length = |node: usize| graph.nodes[node].part.length();
         graph.end = end.and_then(|end| find(&numbers, end.from).ok().flatten());
@@ -136,11 +133,7 @@ impl Graph {
         for Node { part, before, .. } in &self.nodes {
             let [longest, other] = before.map(|before| before.map(|before| ends[before]));
             let start = longest.unwrap_or_else(|| self.begun(part));
-            let time = if zeroed == Some(part.what.entry) {
-                0
-            } else {
-                part.time
-            };
+            let time = if zeroed == Some(part.what.entry) { 0 } else { part.time };
             let cost = part.edge.map_or(0, |_| cost);
             ends.push(start.max(other.unwrap_or(0)) + cost + time);
         }
@@ -195,9 +188,7 @@ impl Graph {
 
     /// The time before the first node of the path, which was overwritten.
     pub(crate) fn unknown(&self) -> u64 {
-        self.on_path()
-            .next()
-            .map_or(0, |first| self.begun(&first.part))
+        self.on_path().next().map_or(0, |first| self.begun(&first.part))
     }
 }
 
@@ -211,7 +202,5 @@ fn find(numbers: &Numbers, reference: Reference) -> Result<Option<usize>, ()> {
     };
     let (first, nodes) = &numbers[worker];
     let index = entry.checked_sub(*first);
-    index
-        .map(|index| nodes.get(index as usize).copied().ok_or(()))
-        .transpose()
+    index.map(|index| nodes.get(index as usize).copied().ok_or(())).transpose()
 }

@@ -67,9 +67,7 @@ impl Groups {
     pub(crate) fn add(&self, name: &str, is_array: bool) -> u64 {
         let groups = &mut *lock(&self.0);
         let new = (name.to_owned(), (!is_array).then_some(0));
-        let group = place(groups, new, |old, new| {
-            !is_array && old.1.is_some() && old.0 == new.0
-        });
+        let group = place(groups, new, |old, new| !is_array && old.1.is_some() && old.0 == new.0);
         let count = groups[group].1.as_mut();
         let index = count.map_or(0, |count| std::mem::replace(count, count.wrapping_add(1)));
         (group as u64) << 32 | u64::from(index)

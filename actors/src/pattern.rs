@@ -84,10 +84,7 @@ mod tests {
         let phase = repeated(&steps, 6).expect("it occurs seven times");
         assert_eq!((phase.starts.len(), phase.starts[6]), (7, 32));
         assert_eq!((phase.length, phase.period), (5, 5));
-        assert_eq!(
-            repeated(&[1, 2].repeat(60), 6).map(|phase| phase.period),
-            Some(2)
-        );
+        assert_eq!(repeated(&[1, 2].repeat(60), 6).map(|phase| phase.period), Some(2));
     }
 
     /// Against all sequences of random texts.
@@ -101,9 +98,8 @@ mod tests {
             for start in 0..length {
                 for end in start + 1..=length {
                     let found = &steps[start..end];
-                    let starts: Vec<usize> = (0..length)
-                        .filter(|at| steps[*at..].starts_with(found))
-                        .collect();
+                    let starts: Vec<usize> =
+                        (0..length).filter(|at| steps[*at..].starts_with(found)).collect();
                     let count = apart(&starts, found.len()).count();
                     if count >= 3 {
                         most = most.max(count * found.len() * found.len());
@@ -111,10 +107,7 @@ mod tests {
                 }
             }
             let found = repeated(&steps, 3);
-            assert_eq!(
-                found.map_or(0, |phase| phase.starts.len() * phase.length.pow(2)),
-                most
-            );
+            assert_eq!(found.map_or(0, |phase| phase.starts.len() * phase.length.pow(2)), most);
         }
     }
 }

@@ -107,11 +107,8 @@ impl<T: Send> Reduction<T> {
                 drop(waiting);
                 strand::merge(&shared.tables, other.path);
                 let is_first = index % 2 == 0;
-                let (first, second) = if is_first {
-                    (value, other.value)
-                } else {
-                    (other.value, value)
-                };
+                let (first, second) =
+                    if is_first { (value, other.value) } else { (other.value, value) };
                 value = (self.0.combine)(first, second);
             }
             index /= 2;
@@ -138,8 +135,6 @@ impl<T> Clone for Reduction<T> {
 
 impl<T> fmt::Debug for Reduction<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Reduction")
-            .field("elements", &self.0.rounds.len())
-            .finish_non_exhaustive()
+        f.debug_struct("Reduction").field("elements", &self.0.rounds.len()).finish_non_exhaustive()
     }
 }

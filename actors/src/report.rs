@@ -80,21 +80,13 @@ impl PathReport {
             },
             ..CriticalPath::default()
         };
-        PathReport {
-            report,
-            graph,
-            shared: Arc::clone(shared),
-        }
+        PathReport { report, graph, shared: Arc::clone(shared) }
     }
 
     /// The report in JSON (`hpcprof-rs/critical-path/1`).
     pub fn to_json(&self) -> String {
-        let named = |name: &ProcedureName| Place {
-            name: name.to_string(),
-            ..Place::default()
-        };
-        self.report
-            .to_json(Place::clone, |name| Some(named(name)), None)
+        let named = |name: &ProcedureName| Place { name: name.to_string(), ..Place::default() };
+        self.report.to_json(Place::clone, |name| Some(named(name)), None)
     }
 
     fn messages_on_path(&self) -> impl Iterator<Item = What> + '_ {
@@ -106,9 +98,7 @@ impl PathReport {
     /// The tasks on the path in order: actor and entry method. Tasks of which it has only the end of an
     /// earlier part are left out.
     pub fn steps(&self) -> Vec<(String, String)> {
-        self.messages_on_path()
-            .map(|what| self.shared.name(what))
-            .collect()
+        self.messages_on_path().map(|what| self.shared.name(what)).collect()
     }
 
     /// The sequence of entry methods that the path repeats, if one does so at least `support` times (the
@@ -143,11 +133,7 @@ impl PathReport {
 
 fn place(shared: &Shared, what: What) -> Place {
     let (module, name) = shared.name(what);
-    Place {
-        name,
-        module,
-        ..Place::default()
-    }
+    Place { name, module, ..Place::default() }
 }
 
 /// What the ideal execution consists of.
@@ -172,12 +158,7 @@ fn segments(shared: &Shared, graph: &Graph) -> Vec<Segment<Place>> {
     };
     let mut segments: Vec<Segment<Place>> = Vec::new();
     if graph.unknown() != 0 {
-        segments.push(segment(
-            Edge::Folded,
-            Place::default(),
-            None,
-            graph.unknown(),
-        ));
+        segments.push(segment(Edge::Folded, Place::default(), None, graph.unknown()));
     }
     let mut last_what = None;
     for Node { part, worker, .. } in graph.on_path().filter(|node| node.part.time != 0) {
@@ -225,14 +206,7 @@ fn procedures(graph: &Graph) -> Vec<Procedure> {
 fn near(shared: &Shared, graph: &Graph) -> Vec<Near<Place>> {
     let most = (graph.span as f64 * NEAR) as u64;
     let mut near: HashMap<What, Near<Place>> = HashMap::new();
-    for Node {
-        part,
-        slack,
-        worker,
-        is_on_path,
-        ..
-    } in &graph.nodes
-    {
+    for Node { part, slack, worker, is_on_path, .. } in &graph.nodes {
         let (Some(slack), false, 1..) = (slack.filter(|s| *s <= most), *is_on_path, part.time)
         else {
             continue;
@@ -259,10 +233,7 @@ fn near(shared: &Shared, graph: &Graph) -> Vec<Near<Place>> {
 /// sooner.
 fn starts(shared: &Shared, graph: &Graph) -> Vec<Start<Place>> {
     let mut most: HashMap<What, &Node> = HashMap::new();
-    let tasks = graph
-        .nodes
-        .iter()
-        .filter(|node| node.part.what.actor != names::PROGRAM);
+    let tasks = graph.nodes.iter().filter(|node| node.part.what.actor != names::PROGRAM);
     for node in tasks.filter(|node| node.follow[2] != 0) {
         let known = most.entry(node.part.what).or_insert(node);
         if known.follow[2] < node.follow[2] {

@@ -57,11 +57,7 @@ pub struct Panic {
 
 impl fmt::Display for Panic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Panic {
-            actor,
-            entry,
-            message,
-        } = self;
+        let Panic { actor, entry, message } = self;
         write!(f, "{actor} panicked in {entry}: {message}")
     }
 }
@@ -234,8 +230,7 @@ impl Shared {
         let base = after.map_or_else(|| self.tables.sums()[0], |path| path.length);
         *window = Window::new(&self.tables, base);
         self.base.store(base, Ordering::Relaxed);
-        self.is_recording
-            .store(self.tuner.begin_phase(), Ordering::Relaxed);
+        self.is_recording.store(self.tuner.begin_phase(), Ordering::Relaxed);
     }
 
     /// The open phase has ended with a path, or with all.

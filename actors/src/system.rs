@@ -160,10 +160,7 @@ impl System {
     /// If called by a handler of this system, which would wait for itself.
     pub fn run<R: Send>(&self, program: impl FnOnce() -> R + Send) -> Result<R, RunError> {
         let shared = &self.0;
-        assert!(
-            !shared.is_worker(),
-            "`run` waits for all handlers, so none of them may call it"
-        );
+        assert!(!shared.is_worker(), "`run` waits for all handlers, so none of them may call it");
         shared.begin_phase(None);
         shared.ready.begin_program();
         let call = std::panic::AssertUnwindSafe(|| shared.program(program));

@@ -116,21 +116,13 @@ fn vote(without: f64, with: f64) -> i32 {
 
 impl Tuner {
     pub(crate) fn new(is_enabled: bool, always_records: bool) -> Self {
-        Tuner {
-            is_enabled,
-            always_records,
-            ..Tuner::default()
-        }
+        Tuner { is_enabled, always_records, ..Tuner::default() }
     }
 
     /// The priority of a message to the actor's entry method.
     #[inline]
     pub(crate) fn priority(&self, actor: u64, entry: Entry) -> Priority {
-        if self.is_used() {
-            self.learnt(actor, names::number(entry))
-        } else {
-            Priority::default()
-        }
+        if self.is_used() { self.learnt(actor, names::number(entry)) } else { Priority::default() }
     }
 
     fn learnt(&self, actor: u64, entry: u32) -> Priority {
@@ -173,10 +165,7 @@ impl Tuner {
             state.is_learnt |= next.is_some();
         }
         if let Some(next) = next {
-            *self
-                .priorities
-                .write()
-                .unwrap_or_else(PoisonError::into_inner) = next;
+            *self.priorities.write().unwrap_or_else(PoisonError::into_inner) = next;
         }
     }
 
@@ -226,24 +215,12 @@ mod tests {
     #[test]
     fn priorities_are_used_as_long_as_they_pay() {
         let of = |with| ways(30, |_| with, |_| 1.0);
-        assert_eq!(
-            of(0.7),
-            format!("-{}{}{}", "p".repeat(6), "-p".repeat(3), "p".repeat(17))
-        );
-        assert_eq!(
-            of(0.95),
-            format!("-p-pppp{}{}", "-p".repeat(6), "p".repeat(11))
-        );
+        assert_eq!(of(0.7), format!("-{}{}{}", "p".repeat(6), "-p".repeat(3), "p".repeat(17)));
+        assert_eq!(of(0.95), format!("-p-pppp{}{}", "-p".repeat(6), "p".repeat(11)));
         for loss in [0.99, 1.05] {
-            assert_eq!(
-                of(loss),
-                format!("-p-p-p-{}{}", "-p".repeat(3), "-".repeat(17))
-            );
+            assert_eq!(of(loss), format!("-p-p-p-{}{}", "-p".repeat(3), "-".repeat(17)));
         }
-        assert_eq!(
-            of(1.2),
-            format!("-p-p---{}{}", "-p".repeat(2), "-".repeat(19))
-        );
+        assert_eq!(of(1.2), format!("-p-p---{}{}", "-p".repeat(2), "-".repeat(19)));
     }
 
     #[test]
@@ -265,10 +242,7 @@ mod tests {
     #[test]
     fn the_fastest_priorities_are_kept() {
         let tables = [1.0, 0.9, 0.7, 0.8].map(|cost| (cost, Arc::<Priorities>::default()));
-        let mut state = State {
-            is_learnt: true,
-            ..State::default()
-        };
+        let mut state = State { is_learnt: true, ..State::default() };
         let kept = tables.iter().find_map(|(cost, table)| {
             state.begin();
             state.end(*cost, table)

@@ -62,14 +62,9 @@ fn messages_to_a_stopped_actor_are_counted() {
     system.run(|| servant.send(Order::Stop)).expect("no panic");
     assert!(servant.is_stopped() && !other.is_stopped());
     assert_eq!((alive.load(SeqCst), system.undelivered()), (1, 0));
-    system
-        .run(|| (0..10).for_each(|_| servant.send(Order::Nothing)))
-        .expect("no panic");
+    system.run(|| (0..10).for_each(|_| servant.send(Order::Nothing))).expect("no panic");
     assert_eq!((system.undelivered(), system.messages()), (10, 1));
-    assert_eq!(
-        servant.try_send(Order::Panic),
-        Err(TrySendError::Disconnected(Order::Panic))
-    );
+    assert_eq!(servant.try_send(Order::Panic), Err(TrySendError::Disconnected(Order::Panic)));
     // Those that wait when it stops count too.
     let gate = Arc::new(Barrier::new(2));
     let busy = system.array("gate", 2, |_, _| Gate(Arc::clone(&gate)));
@@ -182,15 +177,11 @@ struct Ring(#[allow(dead_code)] Array<Ring>, #[allow(dead_code)] Servant);
 fn nothing_outlives_its_system_and_nobody_is_kept_in_vain() {
     let alive = Arc::new(AtomicUsize::new(0));
     let first = system(2);
-    drop(first.array("ring", 10, |_, array| {
-        Ring(array.clone(), Servant::new(&alive))
-    }));
+    drop(first.array("ring", 10, |_, array| Ring(array.clone(), Servant::new(&alive))));
     assert_eq!(alive.load(SeqCst), 10);
     for _ in 0..3000 {
         let servant = first.spawn(Servant::new(&alive));
-        first
-            .run(|| servant.send(Order::Nothing))
-            .expect("no panic");
+        first.run(|| servant.send(Order::Nothing)).expect("no panic");
     }
     assert_eq!(alive.load(SeqCst), 10, "no address leads to the others");
     drop(first);
@@ -236,10 +227,7 @@ fn a_bounded_mailbox_holds_its_senders_back() {
     for workers in [1, 2, 4] {
         let system = system(workers);
         let [handled, waiting, most] = [0; 3].map(|_| Arc::new(AtomicUsize::new(0)));
-        let sink = system
-            .setup()
-            .mailbox(10)
-            .spawn(Sink(0, Arc::clone(&handled)));
+        let sink = system.setup().mailbox(10).spawn(Sink(0, Arc::clone(&handled)));
         // Actors, then the program, then a thread from outside.
         let sources = system.array("source", 4, |_, _| Source(500, sink.clone()));
         let program = || {
@@ -252,10 +240,7 @@ fn a_bounded_mailbox_holds_its_senders_back() {
         system.run(|| ()).expect("no deadlock");
         assert_eq!((handled.load(SeqCst), waiting.load(SeqCst)), (3000, 0));
         let most = most.load(SeqCst);
-        assert!(
-            most <= 10 + 4 + 2,
-            "room, a message of each source, those in hand: {most}"
-        );
+        assert!(most <= 10 + 4 + 2, "room, a message of each source, those in hand: {most}");
         assert_eq!(system.undelivered(), 0);
     }
 }
@@ -292,9 +277,7 @@ fn a_deadlock_is_diagnosed_with_its_cycle() {
         let next = |n: usize| if n == 3 { 1 } else { n + 1 };
         let setup = system.setup().name("flood").mailbox(2);
         let floods = setup.array(4, |n, array| Flood(array.clone(), next(n)));
-        let other = system.array("other", 1, |_, array: &Array<Flood>| {
-            Flood(array.clone(), 0)
-        });
+        let other = system.array("other", 1, |_, array: &Array<Flood>| Flood(array.clone(), 0));
         let error = system.run(|| {
             floods[0].send(30_u32);
             other[0].send(5_u32);
@@ -302,24 +285,13 @@ fn a_deadlock_is_diagnosed_with_its_cycle() {
         let error = error.expect_err("a deadlock");
         assert!(error.panics.is_empty());
         let circle = error.deadlocks[0].join(" ");
-        let circles = ["1 2 3 1", "2 3 1 2", "3 1 2 3"].map(|c| {
-            c.split(' ')
-                .map(|n| format!("flood[{n}]"))
-                .collect::<Vec<_>>()
-                .join(" ")
-        });
+        let circles = ["1 2 3 1", "2 3 1 2", "3 1 2 3"]
+            .map(|c| c.split(' ').map(|n| format!("flood[{n}]")).collect::<Vec<_>>().join(" "));
         assert!(circles.contains(&circle), "{circle}");
-        assert!(
-            error
-                .to_string()
-                .starts_with("deadlock, each waits for room"),
-            "{error}"
-        );
+        assert!(error.to_string().starts_with("deadlock, each waits for room"), "{error}");
         assert!(floods[1].is_stopped() && !floods[0].is_stopped() && !other[0].is_stopped());
         assert!(system.undelivered() > 0);
-        system
-            .run(|| other[0].send(3_u32))
-            .expect("the others work on");
+        system.run(|| other[0].send(3_u32)).expect("the others work on");
     }
 }
 
@@ -385,13 +357,8 @@ fn messages_between_two_actors_keep_their_order() {
         .iter()
         .map(|last| system.spawn(Feed(system.spawn(Check(0, Arc::clone(last))), 0)))
         .collect();
-    system
-        .run(|| feeds.iter().for_each(|feed| feed.send(())))
-        .expect("in order");
-    assert!(
-        last.iter()
-            .all(|last| *last.lock().expect("no panic") == 3000)
-    );
+    system.run(|| feeds.iter().for_each(|feed| feed.send(()))).expect("in order");
+    assert!(last.iter().all(|last| *last.lock().expect("no panic") == 3000));
 }
 
 #[test]
@@ -405,10 +372,7 @@ fn a_handler_must_not_wait_for_itself() {
     let system = Arc::new(system(1));
     let runs = system.spawn(Runs(Arc::clone(&system)));
     let error = system.run(|| runs.send(())).expect_err("it panicked");
-    assert!(
-        error.to_string().contains("none of them may call it"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("none of them may call it"), "{error}");
 }
 
 /// Several programs at the same time, in one system.
@@ -420,9 +384,7 @@ fn programs_may_overlap() {
         for _ in 0..4 {
             scope.spawn(|| {
                 for _ in 0..50 {
-                    system
-                        .run(|| servants.broadcast(Order::Nothing))
-                        .expect("no panic");
+                    system.run(|| servants.broadcast(Order::Nothing)).expect("no panic");
                 }
             });
         }
@@ -486,36 +448,17 @@ fn a_hundred_million_messages_take_little_memory() {
     }
     let resident = || {
         let statm = std::fs::read_to_string("/proc/self/statm").expect("Linux");
-        let pages: u64 = statm
-            .split(' ')
-            .nth(1)
-            .expect("a field")
-            .parse()
-            .expect("a number");
+        let pages: u64 = statm.split(' ').nth(1).expect("a field").parse().expect("a number");
         pages * 4096
     };
-    let system = System::builder()
-        .workers(2)
-        .critical_path(true)
-        .build()
-        .expect("threads");
-    let ring = system
-        .setup()
-        .mailbox(64)
-        .array(1000, |_, array| Pass(array.clone()));
-    system
-        .run(|| ring.iter().for_each(|pass| pass.send(1000_u64)))
-        .expect("no deadlock");
+    let system = System::builder().workers(2).critical_path(true).build().expect("threads");
+    let ring = system.setup().mailbox(64).array(1000, |_, array| Pass(array.clone()));
+    system.run(|| ring.iter().for_each(|pass| pass.send(1000_u64))).expect("no deadlock");
     let before = resident();
-    system
-        .run(|| ring.iter().for_each(|pass| pass.send(99_999_u64)))
-        .expect("no deadlock");
+    system.run(|| ring.iter().for_each(|pass| pass.send(99_999_u64))).expect("no deadlock");
     assert_eq!(system.messages(), 1000 * (1001 + 100_000));
     let grown = resident().saturating_sub(before);
     assert!(grown < 32 << 20, "{grown} bytes more");
     let report = system.critical_path().report;
-    assert_eq!(
-        report.segments.iter().map(|s| s.time).sum::<u64>(),
-        report.span
-    );
+    assert_eq!(report.segments.iter().map(|s| s.time).sum::<u64>(), report.span);
 }

@@ -549,11 +549,7 @@ mod tests {
 
     /// A serial half, and one for four cores.
     fn path() -> CriticalPath {
-        let level = |cores, work| Level {
-            cores,
-            time: 50,
-            work,
-        };
+        let level = |cores, work| Level { cores, time: 50, work };
         CriticalPath {
             work: 250,
             span: 100,
@@ -605,11 +601,7 @@ mod tests {
         let times = |path: &CriticalPath| [1, 2, 3, 4].map(|workers| path.prediction(workers).time);
         assert_eq!(times(&path), [250.0, 150.0, 150.0, 100.0]);
         // Three for a half of the time, four for the other.
-        path.levels[1] = Level {
-            cores: 3,
-            time: 50,
-            work: 175,
-        };
+        path.levels[1] = Level { cores: 3, time: 50, work: 175 };
         path.work = 225;
         assert_eq!(times(&path), [225.0, 150.0, 125.0, 100.0]);
         path = self::path();

@@ -43,8 +43,7 @@ impl Builder {
     /// The following spans belong to the module of this [`identity`].
     pub fn begin_module(&mut self, identity: &[u8]) {
         self.identities.extend(identity);
-        self.modules
-            .push([self.starts.len() as u32, self.identities.len() as u32]);
+        self.modules.push([self.starts.len() as u32, self.identities.len() as u32]);
     }
 
     /// From this address to that of the next span, the code is in these procedures; none: it is not known in
@@ -100,12 +99,7 @@ impl<'a> Table<'a> {
     /// `None`: the bytes are no table.
     pub fn new(bytes: &'a [u8]) -> Option<Table<'a>> {
         let words = bytes.strip_prefix(MAGIC)?;
-        let mut table = Table {
-            words,
-            modules: 0,
-            spans: 0,
-            members: 0,
-        };
+        let mut table = Table { words, modules: 0, spans: 0, members: 0 };
         let count = |at| Some(table.word(at)? as usize);
         (table.modules, table.spans, table.members) = (count(0)?, count(1)?, count(2)?);
         (table.identities() <= words.len()).then_some(table)
@@ -166,10 +160,7 @@ impl<'a> Table<'a> {
         let table = *self;
         let pair = move |index: usize| {
             let at = members + 1 + 2 * index;
-            Some(Around {
-                procedure: table.word(at)?,
-                depth: table.word(at + 1)?,
-            })
+            Some(Around { procedure: table.word(at)?, depth: table.word(at + 1)? })
         };
         Some((0..self.word(members)? as usize).map_while(pair))
     }
@@ -180,10 +171,8 @@ mod tests {
     use super::*;
 
     fn around(pairs: &[(u32, u32)]) -> Vec<Around> {
-        let around = |(procedure, depth): &(u32, u32)| Around {
-            procedure: *procedure,
-            depth: *depth,
-        };
+        let around =
+            |(procedure, depth): &(u32, u32)| Around { procedure: *procedure, depth: *depth };
         pairs.iter().map(around).collect()
     }
 

@@ -95,10 +95,7 @@ pub fn obstacle(program: &Path, search: &OsStr) -> Option<Found> {
         }
         let obstacle =
             of_elf(&bytes).or_else(|| is_privileged(&metadata).then_some(Obstacle::Privileged));
-        return obstacle.map(|obstacle| Found {
-            executable,
-            obstacle,
-        });
+        return obstacle.map(|obstacle| Found { executable, obstacle });
     }
     None
 }
@@ -122,10 +119,8 @@ fn script_line<'d>(bytes: impl ReadRef<'d>, size: u64) -> Option<&'d [u8]> {
 
 /// The interpreter that a script's first line names; of `env NAME` it is the program that `env` finds.
 fn interpreter(line: &[u8], search: &OsStr) -> Option<PathBuf> {
-    let mut words = line
-        .split(u8::is_ascii_whitespace)
-        .filter(|w| !w.is_empty())
-        .map(OsStr::from_bytes);
+    let mut words =
+        line.split(u8::is_ascii_whitespace).filter(|w| !w.is_empty()).map(OsStr::from_bytes);
     let path = Path::new(words.next()?);
     if path.file_name() != Some(OsStr::new("env")) {
         return Some(path.to_owned());
@@ -272,10 +267,7 @@ mod tests {
         assert_eq!(of("\0libasan.so.8\0", ""), Some("AddressSanitizer"));
         assert_eq!(of(hook, "\0__tsan_init\0"), Some("ThreadSanitizer"));
         assert_eq!(of(hook, ""), Some("a sanitizer"));
-        assert_eq!(
-            of("\0__sanitizer_symbolize_code\0__ubsan_handle_add\0", ""),
-            None
-        );
+        assert_eq!(of("\0__sanitizer_symbolize_code\0__ubsan_handle_add\0", ""), None);
     }
 
     #[test]

@@ -81,11 +81,7 @@ pub fn text_of(bytes: &[u8]) -> String {
         while let Some(at) = rest.find('\\') {
             text.push_str(&rest[..at]);
             rest = &rest[at + 1..];
-            text.push_str(if escaped(rest).is_some() {
-                "\\x5c"
-            } else {
-                "\\"
-            });
+            text.push_str(if escaped(rest).is_some() { "\\x5c" } else { "\\" });
         }
         text.push_str(rest);
         for byte in chunk.invalid() {
@@ -352,10 +348,8 @@ impl Process {
         if data.len() < 16 || data[..8] != MAGIC {
             return Err(ProcessError::NotAProcessFile);
         }
-        let (major, minor) = (
-            u16::from_le_bytes([data[8], data[9]]),
-            u16::from_le_bytes([data[10], data[11]]),
-        );
+        let (major, minor) =
+            (u16::from_le_bytes([data[8], data[9]]), u16::from_le_bytes([data[10], data[11]]));
         if major != VERSION_MAJOR {
             return Err(ProcessError::Version(major, minor));
         }
@@ -453,10 +447,7 @@ fn decode_sites(r: &mut ByteReader<'_>) -> Option<Vec<SiteCounts>> {
 }
 
 fn decode_unprofiled(r: &mut ByteReader<'_>) -> Option<Unprofiled> {
-    Some(Unprofiled {
-        executable: r.string()?,
-        reason: r.string()?,
-    })
+    Some(Unprofiled { executable: r.string()?, reason: r.string()? })
 }
 
 fn decode_end(r: &mut ByteReader<'_>) -> Option<End> {
@@ -483,15 +474,7 @@ fn decode_end(r: &mut ByteReader<'_>) -> Option<End> {
             },
         },
     };
-    Some(End {
-        monotonic_ns,
-        reason,
-        cores,
-        threads,
-        workers,
-        losses,
-        cpu,
-    })
+    Some(End { monotonic_ns, reason, cores, threads, workers, losses, cpu })
 }
 
 #[cfg(test)]
@@ -531,22 +514,11 @@ mod tests {
             file.extend(payload);
             Process::parse(&file)
         };
-        let added = 3 * 4
-            + [&start.host, &start.boot, &start.job]
-                .map(String::len)
-                .iter()
-                .sum::<usize>();
+        let added =
+            3 * 4 + [&start.host, &start.boot, &start.job].map(String::len).iter().sum::<usize>();
         assert_eq!(parse(0).map(|p| p.start), Ok(start.clone()));
-        let older = Start {
-            host: String::new(),
-            boot: String::new(),
-            job: String::new(),
-            ..start
-        };
-        assert_eq!(
-            parse(added).map(|p| (p.start, p.damaged)),
-            Ok((older, false))
-        );
+        let older = Start { host: String::new(), boot: String::new(), job: String::new(), ..start };
+        assert_eq!(parse(added).map(|p| (p.start, p.damaged)), Ok((older, false)));
         for cut in (1..added).chain([added + 1]) {
             assert_eq!(parse(cut), Err(ProcessError::NoStart), "{cut}");
         }
@@ -558,14 +530,8 @@ mod tests {
             ("/t/release/deps/race-011238a1262bf961", "race"),
             ("deps/two-parts-0000000000000000", "two-parts"),
             ("/t/release/race-011238a1262bf961", "race-011238a1262bf961"),
-            (
-                "/t/release/deps/race-011238a1262bf96",
-                "race-011238a1262bf96",
-            ),
-            (
-                "/t/release/deps/race-011238A1262BF961",
-                "race-011238A1262BF961",
-            ),
+            ("/t/release/deps/race-011238a1262bf96", "race-011238a1262bf96"),
+            ("/t/release/deps/race-011238A1262BF961", "race-011238A1262BF961"),
             ("/t/release/deps/-011238a1262bf961", "-011238a1262bf961"),
             ("/t/release/deps/race", "race"),
             ("race", "race"),

@@ -204,10 +204,9 @@ pub enum ProfileError {
 impl fmt::Display for ProfileError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            ProfileError::TooShort(n) => write!(
-                f,
-                "truncated: {n} bytes, a profile has at least {HEADER_SIZE}"
-            ),
+            ProfileError::TooShort(n) => {
+                write!(f, "truncated: {n} bytes, a profile has at least {HEADER_SIZE}")
+            }
             ProfileError::NotAProfile => write!(f, "not a profile: wrong first bytes"),
             ProfileError::Version { major, minor } => write!(
                 f,
@@ -257,15 +256,11 @@ pub struct Profile<'a> {
 }
 
 fn u32_at(data: &[u8], at: usize) -> u32 {
-    data.get(at..at + 4)
-        .and_then(|b| b.try_into().ok())
-        .map_or(0, u32::from_le_bytes)
+    data.get(at..at + 4).and_then(|b| b.try_into().ok()).map_or(0, u32::from_le_bytes)
 }
 
 fn u64_at(data: &[u8], at: usize) -> u64 {
-    data.get(at..at + 8)
-        .and_then(|b| b.try_into().ok())
-        .map_or(0, u64::from_le_bytes)
+    data.get(at..at + 8).and_then(|b| b.try_into().ok()).map_or(0, u64::from_le_bytes)
 }
 
 /// The profiles in the bytes of a file, for [`Profile::parse`] each. A file that is cut where another one
@@ -406,11 +401,7 @@ impl<'a> Profile<'a> {
                 let (group, values) = (meta >> 8, [ip, lip, u64_at(bytes, 24)]);
                 let valid = (parent as usize) < index
                     && metric::are_values(&self.header.metrics, group, &values);
-                valid.then_some(Record::Metric {
-                    owner: parent,
-                    group,
-                    values,
-                })
+                valid.then_some(Record::Metric { owner: parent, group, values })
             }
             _ => None,
         }

@@ -145,11 +145,7 @@ pub(crate) mod tests {
         decode: impl Fn(&[u8]) -> Result<T, FileError>,
     ) {
         for n in 0..bytes.len() {
-            let expected = if n < HEADER_SIZE {
-                HEADER_SIZE
-            } else {
-                bytes.len()
-            };
+            let expected = if n < HEADER_SIZE { HEADER_SIZE } else { bytes.len() };
             let (found, expected) = (n as u64, expected as u64);
             let expected = match n {
                 0..8 => Cause::OtherKind,
@@ -166,9 +162,6 @@ pub(crate) mod tests {
         let mut other = bytes.to_vec();
         other[8] = 99;
         let error = decode(&other).err().expect("another version").to_string();
-        assert!(
-            error.contains(" 99.") && error.contains(kind.remedy),
-            "{error}"
-        );
+        assert!(error.contains(" 99.") && error.contains(kind.remedy), "{error}");
     }
 }

@@ -180,11 +180,8 @@ impl Structure {
         let mut next = span.scope;
         while let Some(id) = next {
             chain.push(id);
-            next = self
-                .scopes
-                .get(id.0 as usize)
-                .and_then(|s| s.parent)
-                .filter(|parent| *parent < id);
+            next =
+                self.scopes.get(id.0 as usize).and_then(|s| s.parent).filter(|parent| *parent < id);
         }
         chain.reverse();
         chain
@@ -199,10 +196,7 @@ mod tests {
     use std::io::Cursor;
 
     fn line(file: u32, line: u32) -> Option<SourceLine> {
-        Some(SourceLine {
-            file: StringId(file),
-            line,
-        })
+        Some(SourceLine { file: StringId(file), line })
     }
 
     fn sample() -> Structure {
@@ -236,10 +230,7 @@ mod tests {
                 origin: Origin::Runtime,
                 tag: Some(StringId(3)),
             }],
-            scopes: vec![
-                scope(None, Origin::System),
-                scope(Some(ScopeId(0)), Origin::User),
-            ],
+            scopes: vec![scope(None, Origin::System), scope(Some(ScopeId(0)), Origin::User)],
             spans: vec![
                 span(0x1000, 0x1004, None, None),
                 span(0x1004, 0x1005, Some(ScopeId(1)), Some(StringId(3))),
@@ -305,10 +296,7 @@ mod tests {
 
     impl std::io::Write for Full {
         fn write(&mut self, data: &[u8]) -> std::io::Result<usize> {
-            self.0 = self
-                .0
-                .checked_sub(data.len())
-                .ok_or(std::io::ErrorKind::StorageFull)?;
+            self.0 = self.0.checked_sub(data.len()).ok_or(std::io::ErrorKind::StorageFull)?;
             Ok(data.len())
         }
 
@@ -378,10 +366,7 @@ mod tests {
         assert_eq!(structure.columns.of_call(0x1004), None);
         assert_eq!(structure.columns.of_scope(ScopeId(2)), None);
         // A file without columns ends before them; an older reader stops there.
-        let plain = Structure {
-            columns: Columns::default(),
-            ..structure
-        };
+        let plain = Structure { columns: Columns::default(), ..structure };
         let mut older = plain.encode();
         older[10..12].copy_from_slice(&0u16.to_le_bytes());
         let older = signed(&older, &older[HEADER_SIZE..older.len() - 2]);

@@ -65,19 +65,13 @@ pub fn build(inputs: &[PathBuf], args: &BuildArgs, warnings: &mut Warnings) -> R
     drop((maps, table));
     let others = other_metrics(&measurements, warnings);
     let names: Vec<String> = others.iter().map(|m| m.name.clone()).collect();
-    let inputs = Inputs {
-        measurements: &measurements,
-        frames: &frames,
-        symbols: &symbols,
-        others: &names,
-    };
+    let inputs =
+        Inputs { measurements: &measurements, frames: &frames, symbols: &symbols, others: &names };
     let progress = Progress::default();
     let sizes = measurements.profiles().map(|(_, thread)| thread.size());
     progress.begin(sizes.sum::<usize>() as u64);
     let mut merged = progress.watch("merging", || {
-        reduce::merge(inputs, threads, directory.path(), |bytes| {
-            progress.add(bytes as u64)
-        })
+        reduce::merge(inputs, threads, directory.path(), |bytes| progress.add(bytes as u64))
     })?;
 
     let mut experiment = summarise(&measurements, &mut merged, warnings);
@@ -90,16 +84,8 @@ pub fn build(inputs: &[PathBuf], args: &BuildArgs, warnings: &mut Warnings) -> R
         );
     }
     let sites = measurements.processes.iter().zip(&frames);
-    let sites: Vec<Site> = sites
-        .flat_map(|(p, frames)| process_sites(p, frames))
-        .collect();
-    write(
-        experiment,
-        merged,
-        (&symbols, &sites, &others),
-        warnings,
-        (threads, &directory),
-    )?;
+    let sites: Vec<Site> = sites.flat_map(|(p, frames)| process_sites(p, frames)).collect();
+    write(experiment, merged, (&symbols, &sites, &others), warnings, (threads, &directory))?;
     directory.publish()
 }
 
@@ -120,10 +106,7 @@ fn write(
     let trees = std::mem::take(&mut merged.trees);
     let mut numbered = number::number(symbols, &trees.contexts, &trees.loops.loops);
     drop(trees);
-    let physical_of = numbered
-        .physical
-        .as_mut()
-        .map(|p| std::mem::take(&mut p.of));
+    let physical_of = numbered.physical.as_mut().map(|p| std::mem::take(&mut p.of));
     let logical_of = std::mem::take(&mut numbered.logical.of);
     merged.number(&logical_of, physical_of.as_deref());
     drop((logical_of, physical_of));
@@ -136,10 +119,7 @@ fn write(
     let has_values = |context: u32| logical.sampled[context as usize];
     let name = || {
         let mut scopes = Scopes::default();
-        let mut of = |contexts| Projection {
-            contexts,
-            scopes: scopes.add(code, contexts.nodes()),
-        };
+        let mut of = |contexts| Projection { contexts, scopes: scopes.add(code, contexts.nodes()) };
         let projections = (of(logical), physical.map(of));
         (keys::contexts(logical.nodes(), code), projections, scopes)
     };
@@ -164,43 +144,21 @@ fn write(
         runs: &runs,
         numbered: &numbered,
         layout: &layout,
-        folded: values::Folded {
-            parents: &parents,
-            of: &of,
-        },
+        folded: values::Folded { parents: &parents, of: &of },
         sink: &columns,
         threads,
     };
-    let Added {
-        made: catalogue,
-        last,
-        all,
-        spreads,
-    } = values::add_up(inputs, || {
-        Catalogue::begin(
-            experiment,
-            (&folded, &folded_scopes),
-            scopes,
-            warnings,
-            directory,
-        )
+    let Added { made: catalogue, last, all, spreads } = values::add_up(inputs, || {
+        Catalogue::begin(experiment, (&folded, &folded_scopes), scopes, warnings, directory)
     })?;
     let mut loops = code.loops.clone();
     let mut exclusive = Values::default();
     if let Some(sums) = all.as_ref().or(last.as_ref().map(|(_, sums)| sums)) {
-        counts::add_task_times(
-            &groups,
-            &numbered.loops,
-            &mut loops,
-            (logical, &sums.logical),
-        );
+        counts::add_task_times(&groups, &numbered.loops, &mut loops, (logical, &sums.logical));
         exclusive = fold::sums(parents.len(), &of, &sums.logical);
     }
     drop(all);
-    let folded = Tree {
-        nodes: folded,
-        exclusive,
-    };
+    let folded = Tree { nodes: folded, exclusive };
     let arrange = || {
         // The sums go before the views are arranged: memory is for one of both.
         if let Some((run, sums)) = last {
@@ -244,9 +202,7 @@ fn layout(metrics: &[Metric], symbols: &Symbols) -> Layout {
 
 /// Metrics of the profiles beside samples, work and idleness, by name. Only what adds up belongs to contexts.
 fn other_metrics(measurements: &Measurements, warnings: &mut Warnings) -> Vec<Metric> {
-    let known = measurements
-        .profiles()
-        .flat_map(|(_, thread)| &thread.header.metrics);
+    let known = measurements.profiles().flat_map(|(_, thread)| &thread.header.metrics);
     let known = known.filter(|m| ![SAMPLES, WORK, IDLENESS].contains(&m.name.as_str()));
     let mut others: BTreeMap<&str, Metric> = BTreeMap::new();
     for metric in known {
@@ -265,12 +221,7 @@ fn other_metrics(measurements: &Measurements, warnings: &mut Warnings) -> Vec<Me
     let mut processes = measurements.processes.iter();
     if processes.any(|p| p.critical_path.is_some()) {
         let description = "CPU time of samples on the critical path of their process";
-        let on_path = Metric::sum(
-            ON_PATH.to_owned(),
-            Unit::Seconds,
-            None,
-            description.to_owned(),
-        );
+        let on_path = Metric::sum(ON_PATH.to_owned(), Unit::Seconds, None, description.to_owned());
         others.insert(ON_PATH, on_path);
     }
     others.into_values().collect()
@@ -283,11 +234,7 @@ fn summarise(
     warnings: &mut Warnings,
 ) -> Experiment {
     let mut experiment = Experiment::default();
-    let mut threads = merged
-        .threads
-        .iter_mut()
-        .map(|(_, thread)| thread)
-        .peekable();
+    let mut threads = merged.threads.iter_mut().map(|(_, thread)| thread).peekable();
     for (index, process) in measurements.processes.iter().enumerate() {
         summarise::process(index, process, &mut experiment, warnings);
         while let Some(thread) = threads.next_if(|t| t.summary.process == index) {
@@ -354,7 +301,5 @@ fn program_name(measurements: &Measurements) -> String {
         .filter_map(|p| p.process.as_ref())
         .map(|p| p.start.executable.as_str())
         .find(|e| !e.is_empty());
-    executable
-        .map_or("unknown", process::program_name)
-        .to_owned()
+    executable.map_or("unknown", process::program_name).to_owned()
 }

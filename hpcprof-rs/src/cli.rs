@@ -305,10 +305,7 @@ pub struct PathArgs {
 fn execution(text: &str) -> Result<(String, u64), String> {
     let (name, count) = text.rsplit_once('=').ok_or("not NAME=COUNT")?;
     let count = count.parse().ok().filter(|count| *count > 0);
-    Ok((
-        name.to_owned(),
-        count.ok_or("COUNT is not a number from 1")?,
-    ))
+    Ok((name.to_owned(), count.ok_or("COUNT is not a number from 1")?))
 }
 
 #[cfg(test)]

@@ -63,21 +63,13 @@ impl Error {
 
     /// An [`Error::Input`].
     pub fn input(path: &Path, problem: impl Into<String>, remedy: &'static str) -> Error {
-        Error::Input {
-            path: path.to_owned(),
-            problem: problem.into(),
-            remedy,
-        }
+        Error::Input { path: path.to_owned(), problem: problem.into(), remedy }
     }
 
     /// An [`Error::Io`] for `map_err`.
     pub fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Error {
         let path = path.to_owned();
-        move |source| Error::Io {
-            action,
-            path,
-            source,
-        }
+        move |source| Error::Io { action, path, source }
     }
 }
 

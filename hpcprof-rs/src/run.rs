@@ -51,10 +51,8 @@ pub fn run(cli: Cli, style: Style, out: &mut impl Write) -> Result<()> {
 }
 
 fn build_and_show(args: &BuildArgs, style: Style, out: &mut impl Write) -> Result<()> {
-    let thresholds = Thresholds {
-        idleness: args.idleness_threshold,
-        overhead: args.overhead_threshold,
-    };
+    let thresholds =
+        Thresholds { idleness: args.idleness_threshold, overhead: args.overhead_threshold };
     let inputs = match args.measurements.as_slice() {
         [] => vec![newest::run_directory(Path::new("."))?],
         given => given.to_vec(),
@@ -87,14 +85,8 @@ pub enum ViewKind {
 /// What text shows unless told otherwise: enough to see where a metric is, on few screens.
 fn text_limits(kind: ViewKind) -> Limits {
     match kind {
-        ViewKind::BottomUp => Limits {
-            depth: Some(6),
-            threshold: Some(2.0),
-        },
-        ViewKind::TopDown | ViewKind::Flat => Limits {
-            depth: None,
-            threshold: Some(1.0),
-        },
+        ViewKind::BottomUp => Limits { depth: Some(6), threshold: Some(2.0) },
+        ViewKind::TopDown | ViewKind::Flat => Limits { depth: None, threshold: Some(1.0) },
     }
 }
 
@@ -106,13 +98,10 @@ fn threads(args: &ThreadsArgs, style: Style, out: &mut impl Write) -> Result<()>
     let catalogue = open(args.database.as_deref())?;
     let asked = args.metric.as_deref();
     let asked = asked.map(|text| catalogue.metric(text)).transpose()?;
-    let metric = asked.as_ref().map_or(MetricSelector::Effort, |m| {
-        column(&catalogue, m, Metric::is_effort)
-    });
+    let metric =
+        asked.as_ref().map_or(MetricSelector::Effort, |m| column(&catalogue, m, Metric::is_effort));
     let context = args.context.as_deref();
-    let context = context
-        .map(|text| catalogue.find_contexts(text))
-        .transpose()?;
+    let context = context.map(|text| catalogue.find_contexts(text)).transpose()?;
     let rows = match &context {
         Some(contexts) => catalogue.threads_in(contexts)?,
         None => catalogue.threads()?,
@@ -136,10 +125,7 @@ fn regions(args: &RegionsArgs, style: Style, out: &mut impl Write) -> Result<()>
     let catalogue = open(args.database.as_deref())?;
     let find = |of: &Catalogue| Ok(find::find(of, &of.contexts(Projection::Logical)?));
     let regions = find(&catalogue)?;
-    let serial = args
-        .serial
-        .as_deref()
-        .map(|path| find(&Catalogue::open(path)?));
+    let serial = args.serial.as_deref().map(|path| find(&Catalogue::open(path)?));
     let (calibration, no_calibration) =
         match calibration_of(&catalogue, args.calibration.as_deref())? {
             Ok(calibration) => (Some(calibration), None),
@@ -201,11 +187,7 @@ fn critical_path(args: &PathArgs, style: Style, out: &mut impl Write) -> Result<
     let mut processes = catalogue.tracked_processes()?;
     if processes.is_empty() {
         let remedy = "measure with `hpcrun-rs --critical-path PROGRAM`";
-        return Err(Error::input(
-            &catalogue.path,
-            "has no critical path",
-            remedy,
-        ));
+        return Err(Error::input(&catalogue.path, "has no critical path", remedy));
     }
     let is_asked = |pid: u32| args.process.is_none_or(|asked| asked == pid);
     let Some(shown) = processes.iter().position(|p| is_asked(p.pid)) else {
@@ -364,11 +346,7 @@ fn whole_view(
     options: FoldOptions,
     (depth, metric): (Option<usize>, MetricSelector<'_>),
 ) -> Result<(View, Tree)> {
-    let Folded { tree, of } = fold(
-        &catalogue.contexts(args.projection)?,
-        &catalogue.code,
-        options,
-    );
+    let Folded { tree, of } = fold(&catalogue.contexts(args.projection)?, &catalogue.code, options);
     if args.format == Format::Folded {
         let contexts = 0..tree.nodes.len() as u32;
         metric.check_stackable(contexts.map(|context| tree.exclusive.of(context)))?;

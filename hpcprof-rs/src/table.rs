@@ -88,13 +88,9 @@ impl<W: Write + Send> Table<W> {
     ) -> Result<Table<W>> {
         let compression = Compression::ZSTD(ZstdLevel::default());
         let properties = properties.set_compression(compression).build();
-        let fields = columns
-            .iter()
-            .map(|(name, column)| column.schema(name).map(Arc::new));
+        let fields = columns.iter().map(|(name, column)| column.schema(name).map(Arc::new));
         let fields = fields.collect::<Result<_>>()?;
-        let schema = Type::group_type_builder("rows")
-            .with_fields(fields)
-            .build()?;
+        let schema = Type::group_type_builder("rows").with_fields(fields).build()?;
         let writer = SerializedFileWriter::new(out, Arc::new(schema), Arc::new(properties))?;
         Ok(Table(writer))
     }

@@ -172,10 +172,7 @@ fn damaged_files_cost_only_themselves() {
     std::fs::write(m.join("structure/bad.hpcstruct"), b"garbage").expect("file");
     let text = warnings(temp.path(), "m -o db");
     assert_eq!(text.lines().count(), 4, "{text}");
-    assert!(
-        text.lines().all(|l| l.starts_with("hpcprof-rs: warning: ")),
-        "{text}"
-    );
+    assert!(text.lines().all(|l| l.starts_with("hpcprof-rs: warning: ")), "{text}");
     has(&text, "2 of 21 records unreadable, 2 of 112 samples lost");
     let view = view(&temp.join("db"), "top-down", &[]);
     assert_eq!(view["quality"]["samples"], run.samples() - 2);
@@ -187,9 +184,7 @@ fn a_truncated_profile_keeps_what_it_holds() {
     let temp = TempDir::new();
     let run = full_run();
     run.write(&temp.join("m"));
-    let path = temp
-        .join("m")
-        .join(format!("thread-100-{IMAGE}-2.hpcprofile"));
+    let path = temp.join("m").join(format!("thread-100-{IMAGE}-2.hpcprofile"));
     let whole = std::fs::read(&path).expect("profile");
     let header = hpc_formats::profile::HEADER_SIZE;
     let mut last = run.threads[0].samples;
@@ -200,10 +195,7 @@ fn a_truncated_profile_keeps_what_it_holds() {
         assert_eq!(is_told, length < whole.len(), "{told}");
         let quality = &view(&temp.join("db"), "top-down", &[])["quality"];
         let samples = quality["samples"].as_u64().expect("a number");
-        assert!(
-            samples >= last,
-            "{length} bytes hold {samples}, fewer bytes {last}"
-        );
+        assert!(samples >= last, "{length} bytes hold {samples}, fewer bytes {last}");
         last = samples;
     }
     assert_eq!(last, run.samples());
@@ -264,9 +256,7 @@ fn foreign_and_damaged_databases() {
     warnings(here, "m -o db");
     for version in ["1", "99"] {
         let other = rusqlite::Connection::open(temp.join("db/database.sqlite")).expect("open");
-        other
-            .execute_batch(&format!("PRAGMA user_version = {version}"))
-            .expect("pragma");
+        other.execute_batch(&format!("PRAGMA user_version = {version}")).expect("pragma");
         drop(other);
         let part = format!("version {version} ");
         fails(here, "flat db", &[&part, "build it again"]);
@@ -339,9 +329,7 @@ fn mutated_measurements_never_panic() {
     ];
     let mut round = |names: &[String]| {
         let paths = names.iter().map(|name| temp.join("m").join(name));
-        let whole: Vec<_> = paths
-            .map(|path| (std::fs::read(&path).expect("file"), path))
-            .collect();
+        let whole: Vec<_> = paths.map(|path| (std::fs::read(&path).expect("file"), path)).collect();
         for (bytes, path) in &whole {
             std::fs::write(path, mutate(bytes, &mut random)).expect("file");
         }
@@ -355,10 +343,7 @@ fn mutated_measurements_never_panic() {
     for index in 0..ones {
         built += usize::from(round(&names[index % names.len()..][..1]));
     }
-    assert!(
-        30 * built >= 29 * ones,
-        "one damaged file never costs the others: {built}"
-    );
+    assert!(30 * built >= 29 * ones, "one damaged file never costs the others: {built}");
     for _ in 0..rounds(30) {
         round(&names);
     }
@@ -371,9 +356,7 @@ fn records_of_any_content_never_panic() {
     let run = full_run();
     run.write(&temp.join("m"));
     let mut random = Rng::with_seed(6);
-    let path = temp
-        .join("m")
-        .join(format!("thread-100-{IMAGE}-2.hpcprofile"));
+    let path = temp.join("m").join(format!("thread-100-{IMAGE}-2.hpcprofile"));
     let whole = std::fs::read(&path).expect("file");
     let header = hpc_formats::profile::HEADER_SIZE;
     for round in 0..rounds(300) {
@@ -398,11 +381,7 @@ fn mutated_databases_never_panic() {
     let times = rounds(400);
     for _ in 0..times {
         std::fs::write(&file, mutate(&whole, &mut random)).expect("database");
-        let line = [
-            "top-down",
-            "bottom-up --format json",
-            "flat --projection physical",
-        ];
+        let line = ["top-down", "bottom-up --format json", "flat --projection physical"];
         for line in line {
             if let Err(error) = on(&database, line) {
                 assert_eq!(error.lines().count(), 1, "{error}");
@@ -431,11 +410,7 @@ fn any_damage_of_a_parquet_file_is_one_line() {
         ("contexts", "logical.parquet", "top-down --format json"),
         ("contexts", "logical.parquet", "threads --context leaf"),
         ("contexts", "physical.parquet", "flat --projection physical"),
-        (
-            "thread_values",
-            "part-0000.parquet",
-            "threads --context leaf",
-        ),
+        ("thread_values", "part-0000.parquet", "threads --context leaf"),
     ] {
         let path = file_of(&database, folder, name);
         let whole = std::fs::read(&path).expect("a file");

@@ -134,11 +134,7 @@ fn a_module_is_analysed_once() {
     assert!(how == "analysed" && other != fresh);
     // A program that was built again is another one.
     std::fs::write(place.temp.join("p.c"), C.replace("+= i", "-= i * 3")).expect("source");
-    run(
-        "gcc",
-        &["-O1", "-g", "p.c", "-o", "prog"],
-        place.temp.path(),
-    );
+    run("gcc", &["-O1", "-g", "p.c", "-o", "prog"], place.temp.path());
     assert_eq!(place.build("m", &[]).1, "analysed");
 }
 

@@ -43,10 +43,8 @@ fn an_order_that_may_be_chance_is_said_once_in_every_view() {
         for view in views {
             for columns in [60, 80] {
                 let screen = show_on(columns, &database, view);
-                let said: Vec<&str> = screen
-                    .lines()
-                    .filter(|l| l.contains("few samples"))
-                    .collect();
+                let said: Vec<&str> =
+                    screen.lines().filter(|l| l.contains("few samples")).collect();
                 let times = usize::from(percent.is_some());
                 assert_eq!(said.len(), times, "{view}: {screen}");
                 for line in said {
@@ -57,10 +55,7 @@ fn an_order_that_may_be_chance_is_said_once_in_every_view() {
             }
         }
         match percent {
-            Some(percent) => has(
-                &database.screen,
-                &format!("few samples (first row: {percent})"),
-            ),
+            Some(percent) => has(&database.screen, &format!("few samples (first row: {percent})")),
             None => lacks(&database.screen, "few samples"),
         }
         // A quotient has no such error.

@@ -12,10 +12,7 @@ type Sums = BTreeMap<String, i64>;
 
 fn sums(values: &Value) -> Sums {
     let values = values.as_object().expect("metrics");
-    values
-        .iter()
-        .map(|(name, value)| (name.clone(), nanoseconds(value)))
-        .collect()
+    values.iter().map(|(name, value)| (name.clone(), nanoseconds(value))).collect()
 }
 
 fn add(to: &mut Sums, values: &Sums) {
@@ -154,10 +151,7 @@ fn text_keeps_totals_whatever_it_folds() {
         let totals = sums(&view(&database, "top-down", &[])["totals"]);
         let total = totals["work"] as f64 / 1e9;
         assert!(rows > 3);
-        assert!(
-            (sum - total).abs() < 0.0006 * f64::from(rows),
-            "{sum} against {total}"
-        );
+        assert!((sum - total).abs() < 0.0006 * f64::from(rows), "{sum} against {total}");
     }
 }
 
@@ -220,10 +214,7 @@ fn the_number_of_workers_does_not_matter() {
             let other = build(workers);
             assert!(one.keys().eq(other.keys()));
             for (name, bytes) in &one {
-                assert!(
-                    other[name] == *bytes,
-                    "seed {seed}, {workers} workers: {name}"
-                );
+                assert!(other[name] == *bytes, "seed {seed}, {workers} workers: {name}");
             }
         }
     }

@@ -37,11 +37,7 @@ pub(crate) const JOIN: Graph = Graph {
         (LEAF, "app::leaf", 50, 50, 45),
         (SERIAL, "app::serial", 5, 5, 60),
     ],
-    path: &[
-        (Edge::Start, 0, 10, 0),
-        (Edge::Spawn, 2, 50, 1),
-        (Edge::Join, 3, 5, 0),
-    ],
+    path: &[(Edge::Start, 0, 10, 0), (Edge::Spawn, 2, 50, 1), (Edge::Join, 3, 5, 0)],
     near: &[],
 };
 
@@ -55,11 +51,7 @@ const SHARE_AND_ZEROING: Graph = Graph {
         (LEAF, "app::leaf", 28, 0, 75),
         (SERIAL, "app::serial", 25, 25, 50),
     ],
-    path: &[
-        (Edge::Start, 0, 20, 0),
-        (Edge::Spawn, 1, 30, 1),
-        (Edge::Join, 3, 25, 0),
-    ],
+    path: &[(Edge::Start, 0, 20, 0), (Edge::Spawn, 1, 30, 1), (Edge::Join, 3, 25, 0)],
     near: &[(2, 28, 2)],
 };
 
@@ -86,11 +78,7 @@ const NEARLY_CRITICAL: Graph = Graph {
         (LEAF, "app::leaf", 98, 0, 120),
         (SERIAL, "app::serial", 145, 0, 120),
     ],
-    path: &[
-        (Edge::Start, 0, 10, 0),
-        (Edge::Spawn, 1, 100, 1),
-        (Edge::Join, 0, 10, 0),
-    ],
+    path: &[(Edge::Start, 0, 10, 0), (Edge::Spawn, 1, 100, 1), (Edge::Join, 0, 10, 0)],
     near: &[(2, 98, 2), (3, 95, 5)],
 };
 
@@ -127,11 +115,7 @@ pub(crate) fn tracked(graph: &Graph) -> Run {
         for (address, _, work, time, _) in graph.procedures {
             let record = thread.native(entry, *address);
             thread.sample(record, *work, 0.0);
-            on_path.push(OnPath {
-                profile: 1,
-                record,
-                time: time * MS,
-            });
+            on_path.push(OnPath { profile: 1, record, time: time * MS });
         }
     });
     let site = |procedure: usize| Site::Address(graph.procedures[procedure].0);
@@ -162,10 +146,7 @@ pub(crate) fn tracked(graph: &Graph) -> Run {
         near: near.collect(),
         on_path,
         threads: vec![(0, 1), (1, 7)],
-        quality: Quality {
-            exact_edges: 4,
-            ..Quality::default()
-        },
+        quality: Quality { exact_edges: 4, ..Quality::default() },
         ..CriticalPath::default()
     });
     run
@@ -208,36 +189,19 @@ fn known_graphs_have_their_answers() {
     for graph in GRAPHS {
         let path = json(&database(&tracked(&graph)), &[]);
         assert_eq!(path["schema"], "hpcprof-rs/critical-path/1");
-        assert_eq!(
-            (&path["unit"], &path["clock"]),
-            (&json!("seconds"), &json!("cpu"))
-        );
-        assert_eq!(
-            (ms(&path["work"]), ms(&path["span"])),
-            (graph.work, graph.span)
-        );
-        assert_eq!(
-            path["burdened_span"],
-            json!((graph.span * MS + 9) as f64 / 1e9)
-        );
+        assert_eq!((&path["unit"], &path["clock"]), (&json!("seconds"), &json!("cpu")));
+        assert_eq!((ms(&path["work"]), ms(&path["span"])), (graph.work, graph.span));
+        assert_eq!(path["burdened_span"], json!((graph.span * MS + 9) as f64 / 1e9));
         close(&path["parallelism"], graph.work as f64 / graph.span as f64);
         assert_eq!(path["pid"], 100);
         assert_eq!(path["program"], "app");
         let segments = elements(&path, "segments");
-        let found: Vec<_> = segments
-            .iter()
-            .map(|s| (s["edge"].clone(), ms(&s["seconds"])))
-            .collect();
-        let expected = graph
-            .path
-            .iter()
-            .map(|(edge, _, time, _)| (json!(edge.name()), *time));
+        let found: Vec<_> =
+            segments.iter().map(|s| (s["edge"].clone(), ms(&s["seconds"]))).collect();
+        let expected = graph.path.iter().map(|(edge, _, time, _)| (json!(edge.name()), *time));
         assert_eq!(found, expected.collect::<Vec<_>>());
         assert_eq!(found.iter().map(|(_, time)| time).sum::<u64>(), graph.span);
-        let shares: f64 = segments
-            .iter()
-            .map(|s| s["share"].as_f64().expect("a share"))
-            .sum();
+        let shares: f64 = segments.iter().map(|s| s["share"].as_f64().expect("a share")).sum();
         assert!((shares - 1.0).abs() < 1e-12);
         for (segment, (_, procedure, _, thread)) in segments.iter().zip(graph.path) {
             // Ordinals of the threads, as in the table of threads.
@@ -253,11 +217,7 @@ fn known_graphs_have_their_answers() {
         for (_, name, work, on_path, zeroed) in graph.procedures {
             let found = named(&path["procedures"], name);
             let times = ["work", "on_path", "zeroed_span", "gain"].map(|key| ms(&found[key]));
-            assert_eq!(
-                times,
-                [*work, *on_path, *zeroed, graph.span - zeroed],
-                "{name}"
-            );
+            assert_eq!(times, [*work, *on_path, *zeroed, graph.span - zeroed], "{name}");
             close(&found["share"], *on_path as f64 / graph.span as f64);
         }
         let near = elements(&path, "near").iter();
@@ -274,10 +234,7 @@ fn views_have_the_path() {
         let database = database(&tracked(&graph));
         for kind in ["top-down", "bottom-up", "flat"] {
             let all = view(&database, kind, &[]);
-            assert_eq!(
-                all["metrics"],
-                json!(["work", "idleness", "overhead", "on_path"])
-            );
+            assert_eq!(all["metrics"], json!(["work", "idleness", "overhead", "on_path"]));
             assert_eq!(ms(&all["totals"]["on_path"]), graph.span);
             let table = &all["metric_table"];
             let expected = [("on_path", "sum"), ("zeroed", "none")];
@@ -301,9 +258,7 @@ fn views_have_the_path() {
                 assert_eq!(ms(&node["inclusive"]["zeroed"]), *zeroed);
                 assert!(node["exclusive"]["zeroed"].is_null());
             }
-            let shown = elements(&all, "roots")
-                .iter()
-                .map(|n| ms(&n["inclusive"]["on_path"]));
+            let shown = elements(&all, "roots").iter().map(|n| ms(&n["inclusive"]["on_path"]));
             assert!(shown.is_sorted_by(|a, b| a >= b), "{kind}");
         }
     }
@@ -313,24 +268,14 @@ fn views_have_the_path() {
 fn text_shows_the_path_where_it_is_asked_for() {
     let database = database(&tracked(&SHARE_AND_ZEROING));
     for kind in ["top-down", "bottom-up"] {
-        let asked = tool(&[
-            kind,
-            text(&database),
-            "--metric",
-            "on_path",
-            "--threshold",
-            "0",
-        ]);
+        let asked = tool(&[kind, text(&database), "--metric", "on_path", "--threshold", "0"]);
         let asked = asked.expect("a view");
         // The line above the titles names procedures, too.
         let row = |name: &str| {
             let line = asked.lines().rfind(|l| l.contains(name));
             line.expect("a row").to_owned()
         };
-        let title: Vec<String> = row("effort %")
-            .split_whitespace()
-            .map(str::to_owned)
-            .collect();
+        let title: Vec<String> = row("effort %").split_whitespace().map(str::to_owned).collect();
         assert!(title.contains(&"zeroed".to_owned()) && title.contains(&"on_path".to_owned()));
         let cells = row("app::caller");
         has(&cells, " 40.0 ");
@@ -419,35 +364,20 @@ fn functions_have_the_times_of_their_samples() {
 fn samples_of_the_path_keep_their_sum() {
     let mut run = tracked(&JOIN);
     let path = path_of(&mut run);
-    path.on_path.push(OnPath {
-        profile: 1,
-        record: 999,
-        time: 3 * MS,
-    });
-    path.on_path.push(OnPath {
-        profile: 9,
-        record: 1,
-        time: 1000 * MS,
-    });
+    path.on_path.push(OnPath { profile: 1, record: 999, time: 3 * MS });
+    path.on_path.push(OnPath { profile: 9, record: 1, time: 1000 * MS });
     let database = database(&run);
     let all = view(&database, "top-down", &[]);
     // The thread is there, so its sample is, below a partial root; there is no thread 9.
     assert_eq!(ms(&all["totals"]["on_path"]), 65 + 3);
-    let roots = elements(&all, "roots")
-        .iter()
-        .map(|n| ms(&n["inclusive"]["on_path"]));
+    let roots = elements(&all, "roots").iter().map(|n| ms(&n["inclusive"]["on_path"]));
     assert_eq!(roots.sum::<u64>(), 65 + 3);
     assert_eq!(ms(&all["totals"]["work"]), 95);
     let connection =
         rusqlite::Connection::open(database.join("database.sqlite")).expect("a database");
     let sql = "SELECT text FROM note WHERE text LIKE '%critical path%'";
-    let note: String = connection
-        .query_row(sql, [], |row| row.get(0))
-        .expect("a note");
-    has(
-        &note,
-        "samples of 1.000 s on its critical path belong to profiles that are missing",
-    );
+    let note: String = connection.query_row(sql, [], |row| row.get(0)).expect("a note");
+    has(&note, "samples of 1.000 s on its critical path belong to profiles that are missing");
 }
 
 #[test]
@@ -458,10 +388,7 @@ fn text_says_what_matters_within_80_columns() {
         assert!(line.chars().count() <= 80, "{line}");
     }
     let first = page.lines().next().expect("a line");
-    assert_eq!(
-        first,
-        "work 103.000 ms   span 75.000 ms   parallelism 1.37   wall 70.000 ms"
-    );
+    assert_eq!(first, "work 103.000 ms   span 75.000 ms   parallelism 1.37   wall 70.000 ms");
     let flat = page.split_whitespace().collect::<Vec<_>>().join(" ");
     // Without it (103 - 25 - 50) / 4 + 50 = 57, with it (103 - 75) / 4 + 75 = 82.
     for sentence in [
@@ -496,24 +423,12 @@ fn doubts_come_first() {
     };
     let database = database(&run);
     let page = page(&database, &[]);
-    assert!(
-        page.starts_with("! the process did not end in order"),
-        "{page}"
-    );
+    assert!(page.starts_with("! the process did not end in order"), "{page}");
     let flat = page.split_whitespace().collect::<Vec<_>>().join(" ");
-    has(
-        &flat,
-        "! 2 of 32 edges are missing (procedure 7, untracked 2)",
-    );
-    has(
-        &flat,
-        "! of most edges only a wait and its wake-up were seen",
-    );
+    has(&flat, "! 2 of 32 edges are missing (procedure 7, untracked 2)");
+    has(&flat, "! of most edges only a wait and its wake-up were seen");
     has(&flat, "span 65.000 ms (at least 60.000 ms)");
-    has(
-        &flat,
-        "; 5 forks were too short to follow those inside of them",
-    );
+    has(&flat, "; 5 forks were too short to follow those inside of them");
     let path = json(&database, &[]);
     assert_eq!(path["span_at_least"], json!(0.06));
     let doubts = elements(&path, "doubts").len();
@@ -545,11 +460,7 @@ fn what_begins_beside_the_path_is_listed_by_its_place() {
         beside: beside * MS,
     };
     // The last one is too little to be listed.
-    let little = Start {
-        place: Site::Unknown,
-        beside: MS / 2,
-        ..start(1, 1, 1, 0)
-    };
+    let little = Start { place: Site::Unknown, beside: MS / 2, ..start(1, 1, 1, 0) };
     path_of(&mut run).starts = vec![start(30, 1, 50, 7), start(10, 2, 25, 23), little];
     let database = database(&run);
     let path = json(&database, &[]);
@@ -558,10 +469,7 @@ fn what_begins_beside_the_path_is_listed_by_its_place() {
     };
     let times = ["first", "seconds", "beside"].map(|key| ms(&exposing[key]));
     assert_eq!(times, [10, 75, 30]);
-    assert_eq!(
-        (exposing["count"].as_u64(), exposing["edge"].as_str()),
-        (Some(3), Some("spawn"))
-    );
+    assert_eq!((exposing["count"].as_u64(), exposing["edge"].as_str()), (Some(3), Some("spawn")));
     let place = exposing["place"]["name"].as_str().expect("a name");
     let page = page(&database, &[]);
     let row = format!("10.000    30.000     32 %        3  {place} main.rs:");
@@ -613,9 +521,7 @@ fn waits(thread: &mut ThreadBuilder, entry: u32) -> [u32; 3] {
     let creator = thread.natives(entry, &[START, MAIN_SERIAL, SERIAL]);
     let anchor = thread.anchor(1, creator);
     let waits = [caller, nobody, anchor].map(|outer| thread.native(outer, FUTEX));
-    waits
-        .iter()
-        .for_each(|record| thread.sample(*record, 1, 0.0));
+    waits.iter().for_each(|record| thread.sample(*record, 1, 0.0));
     waits
 }
 
@@ -625,10 +531,7 @@ fn places_are_the_users_own_code() {
     run_of(|thread, entry| records = waits(thread, entry));
     let [deep, only_system, spawned] = records;
     let context = |record| Site::Context { profile: 1, record };
-    let source = |file: &str, line| Site::Source {
-        file: file.to_owned(),
-        line,
-    };
+    let source = |file: &str, line| Site::Source { file: file.to_owned(), line };
     let sites = [
         Site::Address(CALLER_JOIN_CLOSURE),
         Site::Address(LEAF_ITERATOR),
@@ -637,10 +540,7 @@ fn places_are_the_users_own_code() {
         context(only_system),
         context(spawned),
         context(999),
-        Site::Context {
-            profile: 9,
-            record: 1,
-        },
+        Site::Context { profile: 9, record: 1 },
         source("src/main.rs", 13),
         source("rc/main.rs", 13),
         source("src/other.rs", 5),
@@ -650,11 +550,7 @@ fn places_are_the_users_own_code() {
         waits(thread, entry);
     });
     let place = |name: &str, module: &str, file: Value, line: Value| {
-        let module = if module.is_empty() {
-            Value::Null
-        } else {
-            json!(module)
-        };
+        let module = if module.is_empty() { Value::Null } else { json!(module) };
         json!({"name": name, "module": module, "file": file, "line": line})
     };
     let app = |name: &str, line: u32| place(name, "/opt/app", json!(APP_FILE), json!(line));
@@ -690,13 +586,9 @@ fn an_end_in_a_runtime_has_the_place_of_the_other_one() {
     path_of(&mut run).segments = segments.to_vec();
     let path = json(&database(&run), &[]);
     let segments = elements(&path, "segments").iter();
-    let names: Vec<_> = segments
-        .map(|s| [&s["begin"]["name"], &s["end"]["name"]])
-        .collect();
-    let [execute, scheduler] = [
-        "work_stealing_rt::job::execute",
-        "work_stealing_rt::worker::main_loop",
-    ];
+    let names: Vec<_> = segments.map(|s| [&s["begin"]["name"], &s["end"]["name"]]).collect();
+    let [execute, scheduler] =
+        ["work_stealing_rt::job::execute", "work_stealing_rt::worker::main_loop"];
     let expected = [["app::serial"; 2], ["app::serial"; 2], [execute, scheduler]];
     assert_eq!(names, expected);
 }
@@ -707,24 +599,15 @@ fn rows_are_the_users_procedures() {
     let mut run = tracked(&Graph {
         work: 95,
         span: 65,
-        procedures: &[
-            (MAIN, "app::main", 45, 15, 50),
-            (MEMCPY, "memcpy", 50, 50, 15),
-        ],
+        procedures: &[(MAIN, "app::main", 45, 15, 50), (MEMCPY, "memcpy", 50, 50, 15)],
         path: &[(Edge::Start, 0, 15, 0), (Edge::Join, 1, 50, 1)],
         near: &[],
     });
     let both = database(&run);
-    assert_eq!(
-        ms(&named(&json(&both, &[])["procedures"], "memcpy")["gain"]),
-        50
-    );
+    assert_eq!(ms(&named(&json(&both, &[])["procedures"], "memcpy")["gain"]), 50);
     let rows = |database: &Database| {
         let page = page(database, &[]);
-        page.split_once("  procedure\n")
-            .expect("a table")
-            .1
-            .to_owned()
+        page.split_once("  procedure\n").expect("a table").1.to_owned()
     };
     has(&rows(&both), "app::main main.rs:10\n");
     lacks(&rows(&both), "memcpy");
@@ -737,19 +620,14 @@ fn the_longest_of_several_processes_is_shown_and_the_others_are_named() {
     let temp = TempDir::new();
     let measurements = temp.join("hpcrun-app-measurements");
     tracked(&JOIN).write(&measurements);
-    tracked(&NEARLY_CRITICAL)
-        .process(101, IMAGE + 7)
-        .write(&measurements);
+    tracked(&NEARLY_CRITICAL).process(101, IMAGE + 7).write(&measurements);
     run().process(102, IMAGE + 9).write(&measurements);
     let database = temp.join("db");
     tool(&[text(&measurements), "-o", text(&database)]).expect("build");
     let path = json(&database, &[]);
     assert_eq!((&path["pid"], ms(&path["span"])), (&json!(101), 120));
     let others = elements(&path, "others");
-    assert_eq!(
-        (others.len(), &others[0]["pid"], ms(&others[0]["span"])),
-        (1, &json!(100), 65)
-    );
+    assert_eq!((others.len(), &others[0]["pid"], ms(&others[0]["span"])), (1, &json!(100), 65));
     let page = page(&database, &["--process", "100"]);
     assert!(page.starts_with("work 95.000 ms "), "{page}");
     has(&page, "app, process 101 (span 120.000 ms)");
@@ -786,10 +664,7 @@ fn damage_is_named_and_a_path_needs_no_sample() {
 
     run.threads.clear();
     run.write(&measurements);
-    for entry in std::fs::read_dir(&measurements)
-        .expect("directory")
-        .flatten()
-    {
+    for entry in std::fs::read_dir(&measurements).expect("directory").flatten() {
         if entry.path().extension().is_some_and(|e| e == "hpcprofile") {
             std::fs::remove_file(entry.path()).expect("removed");
         }

@@ -10,13 +10,8 @@ use serde_json::Value;
 const MS: i64 = 1_000_000;
 const SAMPLE: i64 = 5 * MS;
 
-const TASK: [&str; 5] = [
-    "_start",
-    "app::main",
-    "app::caller",
-    "app::caller::{closure#0}",
-    "app::leaf",
-];
+const TASK: [&str; 5] =
+    ["_start", "app::main", "app::caller", "app::caller::{closure#0}", "app::leaf"];
 
 #[test]
 fn a_task_has_one_path_whether_stolen_or_not() {
@@ -29,18 +24,12 @@ fn a_task_has_one_path_whether_stolen_or_not() {
     // Inlined code of the standard library folds into its user's loop.
     assert_eq!(leaf["children"].as_array().map(Vec::len), Some(1));
     let over = named(&leaf["children"], "loop at main.rs:42");
-    assert_eq!(
-        (over["kind"].as_str(), over["line"].as_i64()),
-        (Some("loop"), Some(42))
-    );
+    assert_eq!((over["kind"].as_str(), over["line"].as_i64()), (Some("loop"), Some(42)));
     assert_eq!(exclusive(over, "work"), 40 * SAMPLE);
     assert_eq!(over["call_line"], Value::Null);
     let closure = at_path(&view, &TASK[..4]);
     assert_eq!(closure["kind"], "procedure");
-    assert_eq!(
-        (closure["line"].as_i64(), &closure["file"]),
-        (Some(22), &APP_FILE.into())
-    );
+    assert_eq!((closure["line"].as_i64(), &closure["file"]), (Some(22), &APP_FILE.into()));
     // The runtime's overhead is the caller's own.
     let caller = at_path(&view, &TASK[..3]);
     assert_eq!(exclusive(caller, "work"), 3 * SAMPLE);
@@ -96,14 +85,8 @@ fn anchors_continue_another_threads_context() {
     assert_eq!(third.native(anchor, CALLER), 2);
     run.threads = vec![first, second, third];
     let view = view(&database(&run), "top-down", &[]);
-    let path = [
-        "_start",
-        "app::main",
-        "app::serial",
-        "loop at main.rs:61",
-        "app::caller",
-        "app::leaf",
-    ];
+    let path =
+        ["_start", "app::main", "app::serial", "loop at main.rs:61", "app::caller", "app::leaf"];
     assert_eq!(exclusive(at_path(&view, &path), "work"), 10 * SAMPLE);
     assert_eq!(view["quality"]["rooted"], 11);
 }
@@ -155,10 +138,7 @@ fn many_to_one_and_many_to_zero_chords() {
     let logical = view(&database, "top-down", &[]);
     let caller = at_path(&logical, &["_start", "app::main", "app::caller"]);
     assert_eq!(exclusive(caller, "work"), 4 * SAMPLE);
-    assert_eq!(
-        exclusive(named(&caller["children"], "app::leaf"), "work"),
-        5 * SAMPLE
-    );
+    assert_eq!(exclusive(named(&caller["children"], "app::leaf"), "work"), 5 * SAMPLE);
     let physical = view(&database, "top-down", &["--projection", "physical"]);
     let path = [
         "_start",
@@ -179,10 +159,7 @@ fn lines_and_inlined_system_code_on_request() {
     let leaf = at_path(&lines, &TASK);
     assert_eq!(exclusive(leaf, "work"), 0);
     let line = named(&leaf["children"], "main.rs:41");
-    assert_eq!(
-        (line["kind"].as_str(), line["line"].as_i64()),
-        (Some("line"), Some(41))
-    );
+    assert_eq!((line["kind"].as_str(), line["line"].as_i64()), (Some("line"), Some(41)));
     assert_eq!(exclusive(line, "work"), 160 * SAMPLE);
     let over = named(&leaf["children"], "loop at main.rs:42");
     let next = named(&over["children"], "core::iter::Range::next");
@@ -192,15 +169,9 @@ fn lines_and_inlined_system_code_on_request() {
     let lines = view(&database, "top-down", &["--lines"]);
     let leaf = at_path(&lines, &TASK);
     let over = named(&leaf["children"], "loop at main.rs:42");
-    assert_eq!(
-        exclusive(named(&over["children"], "main.rs:42"), "work"),
-        40 * SAMPLE
-    );
+    assert_eq!(exclusive(named(&over["children"], "main.rs:42"), "work"), 40 * SAMPLE);
     let caller = at_path(&lines, &TASK[..3]);
-    assert_eq!(
-        exclusive(named(&caller["children"], "main.rs:22"), "overhead"),
-        14 * SAMPLE
-    );
+    assert_eq!(exclusive(named(&caller["children"], "main.rs:22"), "overhead"), 14 * SAMPLE);
 }
 
 #[test]
@@ -365,10 +336,7 @@ fn what_a_view_is_pruned_by_decides_what_it_hides() {
     });
     let database = database(&run);
     let shown = show(&database, "top-down --metric overhead --threshold 40");
-    let row = shown
-        .lines()
-        .find(|l| l.contains("not shown"))
-        .expect("the rest has a third");
+    let row = shown.lines().find(|l| l.contains("not shown")).expect("the rest has a third");
     assert!(row.contains("33.3") && row.contains("1.500"), "{shown}");
 }
 
@@ -397,8 +365,7 @@ fn a_chain_of_single_callers_has_its_numbers_once() {
     let shown = show(&database, "bottom-up");
     let amounts = |name: &str| -> Vec<String> {
         let rows = shown.lines().skip(3).filter(|l| l.contains(name));
-        rows.map(|l| l.chars().take(18).collect::<String>().trim().to_owned())
-            .collect()
+        rows.map(|l| l.chars().take(18).collect::<String>().trim().to_owned()).collect()
     };
     // leaf, and below it a single caller; memcpy, whose two callers have shares of their own.
     assert_eq!(amounts("app::leaf"), ["50.0    0.150"]);

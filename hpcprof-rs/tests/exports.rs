@@ -9,28 +9,14 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const FORMATS: [&str; 6] = [
-    "folded",
-    "flamegraph",
-    "speedscope",
-    "pprof",
-    "firefox",
-    "callgrind",
-];
+const FORMATS: [&str; 6] = ["folded", "flamegraph", "speedscope", "pprof", "firefox", "callgrind"];
 const PERIOD: i64 = PERIOD_NS as i64;
 
 /// The bytes of an export.
 fn export(database: &Path, format: &str, options: &[&str]) -> Result<Vec<u8>, String> {
     let temp = TempDir::new();
     let path = temp.join("exported");
-    let arguments = [
-        "export",
-        text(database),
-        "-o",
-        text(&path),
-        "--format",
-        format,
-    ];
+    let arguments = ["export", text(database), "-o", text(&path), "--format", format];
     let printed = tool(&[&arguments, options].concat())?;
     assert_eq!(printed, "", "nothing on standard output");
     let files = std::fs::read_dir(temp.path()).expect("a directory").count();
@@ -259,15 +245,9 @@ const HOSTILE: [(&str, &str); 11] = [
     ("new\nline\ttab", "new line tab"),
     ("\u{1b}[31mred\u{1b}[0m\u{202e}", "[31mred [0m"),
     ("größe::λ<日本語>", "größe::λ<日本語>"),
-    (
-        "]]></svg><script>alert(1)</script>",
-        "]]></svg><script>alert(1)</script>",
-    ),
+    ("]]></svg><script>alert(1)</script>", "]]></svg><script>alert(1)</script>"),
     ("back\\slash", "back\\slash"),
-    (
-        "not\u{fffe}a\u{ffff}character",
-        "not\u{fffd}a\u{fffd}character",
-    ),
+    ("not\u{fffe}a\u{ffff}character", "not\u{fffd}a\u{fffd}character"),
     ("(7) number=3 calls=1 fn=x", "(7) number=3 calls=1 fn=x"),
     ("", "[no name]"),
     ("thread 42", "thread 42"),
@@ -284,11 +264,8 @@ fn hostile_run() -> Run {
     for (index, (name, _)) in (0_u32..).zip(HOSTILE) {
         let start = 0x1000 + 0x100 * u64::from(index);
         let file = "/src/\"<&\n>.rs";
-        let procedure = app.procedure(
-            name,
-            Some((file, index + 1)),
-            hpc_formats::structure::Origin::User,
-        );
+        let procedure =
+            app.procedure(name, Some((file, index + 1)), hpc_formats::structure::Origin::User);
         app.span(start, procedure, None, (file, index + 1), None);
         note = thread.native(note, at(APP, start));
         thread.sample(note, 1, 0.0);
@@ -301,10 +278,7 @@ fn hostile_run() -> Run {
 #[test]
 fn names_are_text_whatever_they_contain() {
     let database = database(&hostile_run());
-    let names: Vec<String> = HOSTILE
-        .iter()
-        .map(|(_, shown)| (*shown).to_owned())
-        .collect();
+    let names: Vec<String> = HOSTILE.iter().map(|(_, shown)| (*shown).to_owned()).collect();
     let path = |n: usize| names[..n].to_vec();
     let expected: Paths = (1..=names.len()).map(|n| (path(n), PERIOD)).collect();
     let speedscope = readers::speedscope(&export_text(&database, "speedscope", &[]));
@@ -316,17 +290,12 @@ fn names_are_text_whatever_they_contain() {
     let text = export_text(&database, "callgrind", &[]);
     let by_function = Callgrind::read(&text).by_function("work");
     assert_eq!(by_function.len(), names.len());
-    assert!(
-        names.iter().all(|name| by_function[name] == PERIOD),
-        "{by_function:?}"
-    );
+    assert!(names.iter().all(|name| by_function[name] == PERIOD), "{by_function:?}");
 
     // In folded stacks a frame's end and a number at the end are the format's own.
     let frame = |name: &String| as_frame(name).replace("thread 42", "thread\u{a0}42");
-    let expected: Paths = expected
-        .iter()
-        .map(|(path, amount)| (path.iter().map(frame).collect(), *amount))
-        .collect();
+    let expected: Paths =
+        expected.iter().map(|(path, amount)| (path.iter().map(frame).collect(), *amount)).collect();
     let folded = export_text(&database, "folded", &[]);
     assert_eq!(readers::folded(&folded), expected);
     let svg = export_text(&database, "flamegraph", &[]);
@@ -340,10 +309,7 @@ fn names_are_text_whatever_they_contain() {
 fn a_comment_is_no_root() {
     let mut run = hostile_run();
     let strings = &mut run.structures[0].strings;
-    let first = strings
-        .iter_mut()
-        .find(|s| s.starts_with("a \""))
-        .expect("the first name");
+    let first = strings.iter_mut().find(|s| s.starts_with("a \"")).expect("the first name");
     *first = "# a comment".to_owned();
     let svg = readers::flamegraph(&export_text(&database(&run), "flamegraph", &[]));
     assert_eq!(svg.values().sum::<i64>(), HOSTILE.len() as i64 * PERIOD);
@@ -413,10 +379,7 @@ fn what_does_not_fit_together_is_one_line_with_the_remedy() {
             has(&line, "leave");
         }
     }
-    has(
-        &error("folded", &["--metric", "speed"]),
-        "it has: effort, work, idleness",
-    );
+    has(&error("folded", &["--metric", "speed"]), "it has: effort, work, idleness");
     let quiet = crate::support::database(&run_of(|thread, entry| thread.sample(entry, 1, 0.0)));
     let line = export(&quiet, "flamegraph", &["--metric", "idleness"]).expect_err("empty");
     has(&line, "nothing was recorded for the metric `idleness`");
@@ -508,9 +471,8 @@ fn go_tool_pprof_reads_the_totals() {
             let options = ["tool", "pprof", "-top", "-unit=ns", &index, text(file)];
             let output = installed("go", &options).expect("go is installed");
             // `Showing nodes accounting for 1ns, 100% of 1ns total`
-            let shown = output
-                .lines()
-                .find_map(|l| l.split_once("% of ")?.1.strip_suffix("ns total"));
+            let shown =
+                output.lines().find_map(|l| l.split_once("% of ")?.1.strip_suffix("ns total"));
             let total = nanoseconds(&json["totals"][metric]);
             match shown {
                 Some(shown) => assert_eq!(shown.parse(), Ok(total), "{output}"),

@@ -22,10 +22,7 @@ const METRICS: [(&str, [i32; 3], bool); 9] = [
 
 fn unit(powers: [i32; 3]) -> Unit {
     let mut unit = Unit::RATIO;
-    for (base, power) in [Unit::SECONDS, Unit::COUNT, Unit::BYTES]
-        .into_iter()
-        .zip(powers)
-    {
+    for (base, power) in [Unit::SECONDS, Unit::COUNT, Unit::BYTES].into_iter().zip(powers) {
         for _ in 0..power.abs() {
             unit = if power > 0 { unit * base } else { unit / base };
         }
@@ -34,11 +31,8 @@ fn unit(powers: [i32; 3]) -> Unit {
 }
 
 fn parse(text: &str) -> Result<Expression, Problem> {
-    let variables = METRICS.map(|(name, powers, adds_up)| Variable {
-        name,
-        unit: unit(powers),
-        adds_up,
-    });
+    let variables =
+        METRICS.map(|(name, powers, adds_up)| Variable { name, unit: unit(powers), adds_up });
     Expression::parse(text, &variables)
 }
 
@@ -63,11 +57,7 @@ struct Meant {
 impl Tree {
     fn random(random: &mut Rng, depth: u32) -> Tree {
         let below = |random: &mut Rng| Box::new(Tree::random(random, depth - 1));
-        match if depth == 0 {
-            random.u8(..2)
-        } else {
-            random.u8(..12)
-        } {
+        match if depth == 0 { random.u8(..2) } else { random.u8(..12) } {
             0 => Tree::Number(f64::from(random.u32(..20)) / 4.0),
             1 | 2 => Tree::Metric(random.usize(..METRICS.len())),
             3 => Tree::Negated(below(random)),
@@ -110,10 +100,7 @@ impl Tree {
                     _ => space(random),
                 };
                 let left = left.within(strength, random);
-                format!(
-                    "{left}{pad}{operator}{pad}{}",
-                    right.within(strength + 1, random)
-                )
+                format!("{left}{pad}{operator}{pad}{}", right.within(strength + 1, random))
             }
             Tree::Call(name, arguments) => {
                 let arguments: Vec<String> = arguments.iter().map(|a| a.text(random)).collect();
@@ -145,11 +132,7 @@ impl Tree {
 
     /// `None` where units do not go together.
     fn meant(&self, amounts: &[i64]) -> Option<Meant> {
-        let number = |value| Meant {
-            powers: [0; 3],
-            is_constant: true,
-            value: Some(value),
-        };
+        let number = |value| Meant { powers: [0; 3], is_constant: true, value: Some(value) };
         match self {
             Tree::Number(value) => Some(number(*value)),
             Tree::Metric(metric) => Some(Meant {
@@ -159,10 +142,7 @@ impl Tree {
             }),
             Tree::Negated(tree) => {
                 let meant = tree.meant(amounts)?;
-                Some(Meant {
-                    value: meant.value.map(|v| -v),
-                    ..meant
-                })
+                Some(Meant { value: meant.value.map(|v| -v), ..meant })
             }
             Tree::Binary(operator, left, right) => {
                 let (left, right) = (left.meant(amounts)?, right.meant(amounts)?);
@@ -176,19 +156,12 @@ impl Tree {
                 };
                 let (powers, value) = match operator {
                     '*' => (powers(1), both.map(|(a, b)| a * b)),
-                    '/' => (
-                        powers(-1),
-                        both.filter(|(_, b)| *b != 0.0).map(|(a, b)| a / b),
-                    ),
+                    '/' => (powers(-1), both.filter(|(_, b)| *b != 0.0).map(|(a, b)| a / b)),
                     _ if left.powers != right.powers => return None,
                     '+' => (left.powers, both.map(|(a, b)| a + b)),
                     _ => (left.powers, both.map(|(a, b)| a - b)),
                 };
-                Some(Meant {
-                    powers,
-                    is_constant: left.is_constant && right.is_constant,
-                    value,
-                })
+                Some(Meant { powers, is_constant: left.is_constant && right.is_constant, value })
             }
             Tree::Call(name, arguments) => {
                 let all: Option<Vec<Meant>> = arguments.iter().map(|a| a.meant(amounts)).collect();
@@ -252,10 +225,7 @@ fn random_expressions_have_the_values_and_units_of_their_trees() {
     }
     let counts = [right, long, refused, undefined, sums];
     let least = [5000, 1000, 5000, 300, 1000];
-    assert!(
-        counts.iter().zip(least).all(|(n, least)| *n > least),
-        "{counts:?}"
-    );
+    assert!(counts.iter().zip(least).all(|(n, least)| *n > least), "{counts:?}");
 }
 
 #[test]
@@ -312,39 +282,20 @@ fn values_are_in_their_unit() {
         let parsed = parse(text).unwrap_or_else(|problem| panic!("{text}: {problem:?}"));
         let found = parsed.value(|metric| amounts[metric]);
         assert_eq!(found, value, "{text}");
-        assert_ne!(
-            found.map(f64::to_bits),
-            Some((-0.0_f64).to_bits()),
-            "{text}"
-        );
+        assert_ne!(found.map(f64::to_bits), Some((-0.0_f64).to_bits()), "{text}");
     }
 }
 
 #[test]
 fn an_error_points_at_the_place() {
     for (text, message) in [
-        (
-            "work+1",
-            "cannot add seconds and ratio at character 5 of `work+1`: `+1`",
-        ),
-        (
-            "work - cache",
-            "cannot subtract count from seconds at character 6",
-        ),
-        (
-            "2*max(cache, work)",
-            "cannot compare count and seconds at character 3",
-        ),
-        (
-            "work/(wörk+1)",
-            "no metric `wörk` at character 7 of `work/(wörk+1)`: `wörk+1)`",
-        ),
+        ("work+1", "cannot add seconds and ratio at character 5 of `work+1`: `+1`"),
+        ("work - cache", "cannot subtract count from seconds at character 6"),
+        ("2*max(cache, work)", "cannot compare count and seconds at character 3"),
+        ("work/(wörk+1)", "no metric `wörk` at character 7 of `work/(wörk+1)`: `wörk+1)`"),
         ("wörk", "no metric `wörk`"),
         ("(wörk)*é+work", "no metric `wörk` at character 2"),
-        (
-            "work/",
-            "expected a metric, a number or `(` at the end of `work/`",
-        ),
+        ("work/", "expected a metric, a number or `(` at the end of `work/`"),
         ("", "expected a metric, a number or `(` at the end"),
         ("(work", "expected an operator or `)` at the end"),
         ("(work,work)", "expected an operator or `)` at character 6"),
@@ -453,10 +404,7 @@ fn a_quotient_is_computed_from_each_contexts_own_sums() {
         let names: Value = table.iter().map(|row| row["name"].clone()).collect();
         assert_eq!(names, view["metrics"]);
         let (last, others) = table.split_last().expect("a row");
-        assert_eq!(
-            (&last["unit"], &last["aggregation"]),
-            (&"ratio".into(), &"none".into())
-        );
+        assert_eq!((&last["unit"], &last["aggregation"]), (&"ratio".into(), &"none".into()));
         assert!(others.iter().all(|row| row["unit"] == "seconds"));
     }
 }
@@ -464,13 +412,7 @@ fn a_quotient_is_computed_from_each_contexts_own_sums() {
 #[test]
 fn a_threshold_is_of_effort_or_of_the_largest_value() {
     let database = database(&full_run());
-    let view = |metric| {
-        view(
-            &database,
-            "top-down",
-            &["--metric", metric, "--threshold", "20"],
-        )
-    };
+    let view = |metric| view(&database, "top-down", &["--metric", metric, "--threshold", "20"]);
     let number = |node: &Value, name: &str| node["inclusive"][name].as_f64().expect("a number");
     let effort = |node: &Value| -> f64 {
         let parts = ["work", "idleness", "overhead"];
@@ -480,10 +422,7 @@ fn a_threshold_is_of_effort_or_of_the_largest_value() {
     let value = |node: &Value| number(node, difference).abs();
     let quotients = view("idleness/work");
     let differences = view(difference);
-    for (view, size) in [
-        (&quotients, &effort as &dyn Fn(&Value) -> f64),
-        (&differences, &value),
-    ] {
+    for (view, size) in [(&quotients, &effort as &dyn Fn(&Value) -> f64), (&differences, &value)] {
         let nodes = nodes(view);
         let (pruned, kept): (Vec<&Value>, Vec<&Value>) =
             nodes.iter().partition(|node| node["kind"] == "pruned");
@@ -504,10 +443,7 @@ fn each_format_shows_an_expression_or_refuses_it() {
     let title = screen.lines().nth(1).expect("titles");
     has(title, "overhead/idleness (ratio)");
     // Tasks have no idleness: a division by zero.
-    let csv = show(
-        &database,
-        "top-down --metric overhead/idleness --format csv",
-    );
+    let csv = show(&database, "top-down --metric overhead/idleness --format csv");
     let mut rows = csv::Reader::from_reader(csv.as_bytes());
     let titles = rows.headers().expect("titles").clone();
     let column = |title: &str| titles.iter().position(|t| t == title).expect(title);

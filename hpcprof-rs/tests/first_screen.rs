@@ -17,10 +17,7 @@ struct Program {
 
 impl Program {
     fn new() -> Program {
-        let mut program = Program {
-            run: Run::new(),
-            modules: Vec::new(),
-        };
+        let mut program = Program { run: Run::new(), modules: Vec::new() };
         program.ends(1_000);
         program
     }
@@ -114,9 +111,7 @@ impl Program {
 /// The names in the rows.
 fn rows(screen: &str) -> Vec<String> {
     let lines = screen.lines().skip_while(|l| !l.starts_with("file:line"));
-    let rows = lines
-        .skip(1)
-        .take_while(|l| !l.is_empty() && !l.starts_with("high means"));
+    let rows = lines.skip(1).take_while(|l| !l.is_empty() && !l.starts_with("high means"));
     let name = |line: &str| line.chars().skip(25).take(51).collect::<String>();
     rows.map(|line| name(line).trim().to_owned()).collect()
 }
@@ -127,10 +122,7 @@ fn a_serial_program_is_told_so_and_nothing_else() {
     let (main, work) = (p.own("main"), p.own("work"));
     p.sample(&[main, work], 200, 1.0);
     let screen = p.screen();
-    has(
-        &screen,
-        "serial: the program runs on one thread, so 1 of 2 cores idles all the time",
-    );
+    has(&screen, "serial: the program runs on one thread, so 1 of 2 cores idles all the time");
     lacks(&screen, "refine");
     lacks(&screen, "verdict");
     assert_eq!(rows(&screen), ["work"]);
@@ -139,10 +131,7 @@ fn a_serial_program_is_told_so_and_nothing_else() {
     p.sample_by(2, &[main, other], 100, 1.0);
     p.ends(1_500);
     let screen = p.screen();
-    has(
-        &screen,
-        "serial: of 2 threads never more than one works at a time",
-    );
+    has(&screen, "serial: of 2 threads never more than one works at a time");
     lacks(&screen, "refine");
     // Once they work together, idleness is worth a verdict.
     p.sample_by(2, &[main, other], 30, 0.0);
@@ -155,8 +144,7 @@ fn a_serial_program_is_told_so_and_nothing_else() {
 fn time_in_which_nobody_worked_comes_first() {
     let mut p = Program::new();
     let (main, a, b) = (p.own("main"), p.own("a"), p.own("b"));
-    p.sample(&[main, a], 190, 0.0)
-        .sample_by(2, &[main, b], 190, 0.0);
+    p.sample(&[main, a], 190, 0.0).sample_by(2, &[main, b], 190, 0.0);
     // 4.9 % of the wall time.
     p.ends(999);
     let screen = p.screen();
@@ -210,26 +198,27 @@ fn a_program_of_libraries_has_their_rows() {
     let mut p = Program::new();
     p.run.start.executable = "/usr/bin/python3.12".to_owned();
     let python = |p: &mut Program, name| p.procedure("/usr/bin/python3.12", name, "", User);
-    let (run_main, eval) = (
-        python(&mut p, "Py_RunMain"),
-        python(&mut p, "_PyEval_EvalFrameDefault"),
-    );
+    let (run_main, eval) =
+        (python(&mut p, "Py_RunMain"), python(&mut p, "_PyEval_EvalFrameDefault"));
     let gemm = p.procedure("/usr/lib/python3/site-packages/x.so", "dgemm", "", User);
     let fft = p.procedure("/usr/lib/python3/site-packages/x.so", "fft", "", User);
-    p.sample(&[run_main, eval, gemm], 100, 0.0)
-        .sample(&[run_main, eval, fft], 60, 0.0)
-        .sample_by(2, &[run_main, eval], 40, 0.0);
+    p.sample(&[run_main, eval, gemm], 100, 0.0).sample(&[run_main, eval, fft], 60, 0.0).sample_by(
+        2,
+        &[run_main, eval],
+        40,
+        0.0,
+    );
     assert_eq!(rows(&p.screen()), ["dgemm", "fft"]);
     // The interpreter alone: not its entry.
     let mut p = Program::new();
     let entry = python(&mut p, "Py_RunMain");
-    let (eval, end) = (
-        python(&mut p, "_PyEval_EvalFrameDefault"),
-        python(&mut p, "Py_FinalizeEx"),
+    let (eval, end) = (python(&mut p, "_PyEval_EvalFrameDefault"), python(&mut p, "Py_FinalizeEx"));
+    p.sample(&[entry, eval], 200, 0.0).sample_by(2, &[entry, eval], 150, 0.0).sample_by(
+        2,
+        &[entry, end],
+        50,
+        0.0,
     );
-    p.sample(&[entry, eval], 200, 0.0)
-        .sample_by(2, &[entry, eval], 150, 0.0)
-        .sample_by(2, &[entry, end], 50, 0.0);
     let screen = p.screen();
     assert_eq!(rows(&screen), ["_PyEval_EvalFrameDefault", "Py_FinalizeEx"]);
 }
@@ -253,16 +242,15 @@ fn helpers_that_spin_by_the_clock_are_no_rows() {
 fn spinning_in_a_sleep_is_named_as_what_it_is() {
     let mut p = Program::new();
     let (main, group) = (p.own("app::main"), p.own("app::group"));
-    let ticker = p.procedure(
-        "/opt/app",
-        "bar::ticker",
-        "/h/.cargo/registry/src/x/bar/lib.rs",
-        User,
-    );
+    let ticker =
+        p.procedure("/opt/app", "bar::ticker", "/h/.cargo/registry/src/x/bar/lib.rs", User);
     let (sleep, nanosleep) = (p.libc("sleep"), p.libc("clock_nanosleep@@GLIBC_2.17"));
-    p.sample(&[main, group], 170, 0.0)
-        .sample(&[main, ticker], 10, 0.0)
-        .sample_by(2, &[main, ticker, sleep, nanosleep], 210, 0.0);
+    p.sample(&[main, group], 170, 0.0).sample(&[main, ticker], 10, 0.0).sample_by(
+        2,
+        &[main, ticker, sleep, nanosleep],
+        210,
+        0.0,
+    );
     let screen = p.screen();
     for (name, verdict) in [
         ("bar::ticker", "spins in sleep: wait for an event instead"),
@@ -274,8 +262,7 @@ fn spinning_in_a_sleep_is_named_as_what_it_is() {
     // A user's own procedure of that name is none of libc's.
     let mut p = Program::new();
     let (main, own) = (p.own("main"), p.own("poll"));
-    p.sample(&[main, own], 200, 0.0)
-        .sample_by(2, &[main, own], 200, 0.0);
+    p.sample(&[main, own], 200, 0.0).sample_by(2, &[main, own], 200, 0.0);
     assert!(!p.screen().contains("spins"));
 }
 
@@ -285,26 +272,11 @@ fn tasks_without_their_callers_are_said_by_runtime() {
     for (module, root, origin, runtime) in [
         ("/usr/lib/libgomp.so.1", "?0x1d000", Runtime, "libgomp"),
         ("/opt/app", "gomp_thread_start", Runtime, "libgomp"),
-        (
-            "/usr/lib/libomp.so.5",
-            "__kmp_launch_worker(void*)",
-            Runtime,
-            "libomp",
-        ),
+        ("/usr/lib/libomp.so.5", "__kmp_launch_worker(void*)", Runtime, "libomp"),
         ("/usr/lib/libiomp5.so", "?0x10", User, "libomp"),
-        (
-            "/opt/app",
-            "tbb::detail::r1::rml::private_worker::run()",
-            Runtime,
-            "TBB",
-        ),
+        ("/opt/app", "tbb::detail::r1::rml::private_worker::run()", Runtime, "TBB"),
         ("/usr/lib/libtbb.so.12", "?0x77", Runtime, "TBB"),
-        (
-            "/usr/lib/libopenblas.so.0",
-            "blas_thread_server",
-            User,
-            "OpenBLAS",
-        ),
+        ("/usr/lib/libopenblas.so.0", "blas_thread_server", User, "OpenBLAS"),
     ] {
         let mut p = Program::new();
         let (main, init, body) = (p.own("main"), p.own("init"), p.own("body"));
@@ -318,10 +290,7 @@ fn tasks_without_their_callers_are_said_by_runtime() {
         let database = p.database();
         let view = view(&database, "top-down", &[]);
         assert_eq!(view["quality"]["spawnerless"], 60, "{runtime}");
-        assert_eq!(
-            view["quality"]["spawnerless_by"],
-            serde_json::json!({runtime: 60})
-        );
+        assert_eq!(view["quality"]["spawnerless_by"], serde_json::json!({runtime: 60}));
         let line = format!(
             "{runtime} ran these tasks: 30.0 % of samples stand under the place where its threads \
              were created"
@@ -337,10 +306,7 @@ fn kernels_in_the_module_of_their_workers_are_tasks_and_users_threads_are_none()
     let (main, init) = (p.own("main"), p.own("init"));
     let start = p.libc("start_thread");
     let blas = |p: &mut Program, name| p.procedure("/x/libscipy_openblas64_.so", name, "", User);
-    let (server, kernel) = (
-        blas(&mut p, "blas_thread_server"),
-        blas(&mut p, "dgemm_kernel"),
-    );
+    let (server, kernel) = (blas(&mut p, "blas_thread_server"), blas(&mut p, "dgemm_kernel"));
     let gomp = p.procedure("/usr/lib/libgomp.so.1", "GOMP_parallel", "", Runtime);
     p.sample(&[main, init], 100, 0.0);
     p.thread(&[main, init], &[start, server, kernel], 50);
@@ -348,10 +314,7 @@ fn kernels_in_the_module_of_their_workers_are_tasks_and_users_threads_are_none()
     let (own, body) = (p.own("own_thread"), p.own("body"));
     p.thread(&[main, init], &[start, own, gomp, body], 50);
     let view = view(&p.database(), "top-down", &[]);
-    assert_eq!(
-        view["quality"]["spawnerless_by"],
-        serde_json::json!({"OpenBLAS": 50})
-    );
+    assert_eq!(view["quality"]["spawnerless_by"], serde_json::json!({"OpenBLAS": 50}));
 }
 
 #[test]
@@ -364,10 +327,7 @@ fn few_rooted_samples_name_what_was_lost() {
     let node = thread.native(partial, main);
     thread.sample(node, 150, 0.0);
     let screen = p.screen();
-    has(
-        &screen,
-        "fewer than 80 % of the samples are rooted (partial:no-unwind-info 150)",
-    );
+    has(&screen, "fewer than 80 % of the samples are rooted (partial:no-unwind-info 150)");
 }
 
 #[test]
@@ -379,8 +339,7 @@ fn nothing_from_outside_steers_the_terminal() {
     let main = p.own("main");
     let evil = p.procedure("/opt/app", &format!("work{EVIL}"), &file, User);
     let other = p.procedure(&format!("/opt/lib{EVIL}.so"), &format!("f{EVIL}"), "", User);
-    p.sample(&[main, evil], 150, 0.0)
-        .sample_by(2, &[main, evil, other], 150, 0.0);
+    p.sample(&[main, evil], 150, 0.0).sample_by(2, &[main, evil, other], 150, 0.0);
     let evil_name = "\u{1b}[2J\nx";
     p.run.threads[0].name = evil_name.to_owned();
     p.run.threads[0].cpu_ns = 2_000 * MS;
@@ -398,10 +357,7 @@ fn nothing_from_outside_steers_the_terminal() {
     let steers = |c: char| c != '\n' && c.is_control() || c == '\u{202e}';
     for output in outputs {
         assert!(!output.contains(steers), "{output:?}");
-        assert!(
-            !output.contains("\n\u{9b}") && !output.contains("\n31m"),
-            "{output:?}"
-        );
+        assert!(!output.contains("\n\u{9b}") && !output.contains("\n31m"), "{output:?}");
     }
 }
 
@@ -412,8 +368,7 @@ fn warnings_about_modules_of_few_samples_are_one() {
     p.sample(&[main], 1_000, 0.0);
     for (index, samples) in [1, 2, 40, 3].into_iter().enumerate() {
         let id = 10 + index as u16;
-        p.run
-            .module(id, &format!("/opt/lib{index}.so"), &[id as u8]);
+        p.run.module(id, &format!("/opt/lib{index}.so"), &[id as u8]);
         p.sample(&[main, at(id, 0x10)], samples, 0.0);
     }
     let temp = TempDir::new();
@@ -437,27 +392,17 @@ fn warnings_about_modules_of_few_samples_are_one() {
 #[test]
 fn headlines_fit_the_screen() {
     let mut p = Program::new();
-    let long = format!(
-        "ns::solve<{}>",
-        "std::vector<int, std::allocator<int> >, ".repeat(200)
-    );
+    let long = format!("ns::solve<{}>", "std::vector<int, std::allocator<int> >, ".repeat(200));
     let main = p.own(&format!("ns::run<{}>", "std::map<char, int>, ".repeat(100)));
     let leaf = p.own(&long);
-    p.sample(&[main, leaf], 200, 0.0)
-        .sample_by(2, &[main], 200, 0.0);
+    p.sample(&[main, leaf], 200, 0.0).sample_by(2, &[main], 200, 0.0);
     let database = p.database();
     for columns in [60, 80, 140] {
         let shown = show_on(columns, &database, "bottom-up");
         let headline = shown.lines().nth(1).expect("a headline");
         assert!(headline.starts_with("effort is in ns::"), "{headline}");
-        assert!(
-            headline.ends_with('%') && headline.contains('…'),
-            "{headline}"
-        );
+        assert!(headline.ends_with('%') && headline.contains('…'), "{headline}");
         let length = headline.chars().count();
-        assert!(
-            length <= columns && length > columns - 20,
-            "{length}: {headline}"
-        );
+        assert!(length <= columns && length > columns - 20, "{length}: {headline}");
     }
 }

@@ -27,9 +27,7 @@ fn views() {
     check(expect_file!["golden/top-down.csv"], "top-down --format csv");
     let expected = expect_file!["golden/top-down.folded"];
     let folded = check(expected, "top-down --format folded");
-    let values = folded
-        .lines()
-        .filter_map(|l| l.rsplit(' ').next()?.parse::<i64>().ok());
+    let values = folded.lines().filter_map(|l| l.rsplit(' ').next()?.parse::<i64>().ok());
     // All that was recorded except the 19 samples of overhead, in microseconds.
     let work = run.recorded_work() - 19 * 5_000_000;
     assert_eq!(values.sum::<i64>() * 1000, work);
@@ -37,10 +35,7 @@ fn views() {
     let expected = expect_file!["golden/bottom-up-idleness.txt"];
     let bottom_up = check(expected, "bottom-up --metric idleness");
     let lines: Vec<&str> = bottom_up.lines().collect();
-    has(
-        lines[1],
-        "idleness is in app::serial called from app::main 97.8 %",
-    );
+    has(lines[1], "idleness is in app::serial called from app::main 97.8 %");
     has(lines[3], "app::serial");
     has(lines[4], "app::main");
 }

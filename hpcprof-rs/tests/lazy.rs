@@ -16,13 +16,7 @@ fn nodes(view: &View) -> Vec<String> {
     let line = |(id, depth): (u32, usize)| {
         let node = view.node(id);
         let values = (view.inclusive.of(id), view.exclusive.of(id));
-        let what = (
-            node.kind,
-            node.label,
-            node.call,
-            node.recursion,
-            node.spread,
-        );
+        let what = (node.kind, node.label, node.call, node.recursion, node.spread);
         format!("{depth} {what:?} {values:?}")
     };
     view.preorder().map(line).collect()
@@ -65,9 +59,8 @@ fn what_is_read_lazily_is_what_is_read_whole() {
             MetricSelector::Derived(quotient),
             MetricSelector::Derived(difference),
         ] {
-            let [ready, whole] = code
-                .each_ref()
-                .map(|code| headline(code, &catalogue, (metric, &totals), 400));
+            let [ready, whole] =
+                code.each_ref().map(|code| headline(code, &catalogue, (metric, &totals), 400));
             assert_eq!(ready, whole);
             for _ in 0..6 {
                 let limits = Limits {

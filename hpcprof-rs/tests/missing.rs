@@ -51,14 +51,8 @@ fn a_whole_measurement_is_praised() {
     run.cpu().process_ns = 1_004 * MS;
     let (view, screen) = shown(&[&run]);
     assert_eq!(missing(&view), []);
-    has(
-        &screen,
-        "100.00 % of samples rooted at the program's entry, none lost",
-    );
-    assert_eq!(
-        nanoseconds(&view["quality"]["cpu_seconds"]),
-        1_004 * MS as i64
-    );
+    has(&screen, "100.00 % of samples rooted at the program's entry, none lost");
+    assert_eq!(nanoseconds(&view["quality"]["cpu_seconds"]), 1_004 * MS as i64);
 }
 
 #[test]
@@ -99,10 +93,7 @@ fn few_periods_and_counted_losses_are_not_missing() {
     run.threads[0].losses.push((LossCause::TreeFull, 20));
     let (view, _) = shown(&[&run]);
     assert_eq!(missing(&view), []);
-    assert_eq!(
-        nanoseconds(&view["quality"]["spinning_seconds"]),
-        200 * MS as i64
-    );
+    assert_eq!(nanoseconds(&view["quality"]["spinning_seconds"]), 200 * MS as i64);
 }
 
 #[test]
@@ -131,11 +122,7 @@ fn threads_that_the_profiler_did_not_see() {
     let mut run = one_thread(200, 1_000);
     run.cpu().process_ns = 1_800 * MS;
     let (view, screen) = shown(&[&run]);
-    assert_one(
-        &missing(&view),
-        "threads that the profiler did not see",
-        800 * MS,
-    );
+    assert_one(&missing(&view), "threads that the profiler did not see", 800 * MS);
     has(&screen, "0.800 s: threads that the profiler did not see");
 }
 
@@ -145,11 +132,7 @@ fn threads_that_ended_before_their_first_sample() {
     run.cpu().process_ns = 1_300 * MS;
     run.cpu().unsampled_ns = 300 * MS;
     run.end.as_mut().expect("an end").threads = 61;
-    assert_one(
-        &missing(&shown(&[&run]).0),
-        "ended before their first one",
-        300 * MS,
-    );
+    assert_one(&missing(&shown(&[&run]).0), "ended before their first one", 300 * MS);
     // Short threads are sampled as often as long ones: those with a sample stand for those without.
     let mut run = one_thread(260, 1_000);
     run.cpu().process_ns = 1_300 * MS;
@@ -176,11 +159,7 @@ fn children_that_ran_unprofiled() {
         2
     ];
     let (view, screen) = shown(&[&run, &child]);
-    assert_one(
-        &missing(&view),
-        "(./static, 2 times: statically linked)",
-        1_200 * MS,
-    );
+    assert_one(&missing(&view), "(./static, 2 times: statically linked)", 1_200 * MS);
     assert_eq!(
         view["quality"]["unprofiled"],
         serde_json::json!([{"program": "./static", "reason": "statically linked", "times": 2}])
@@ -190,10 +169,7 @@ fn children_that_ran_unprofiled() {
     run.cpu().children_ns = 501 * MS;
     let (view, screen) = shown(&[&run, &child]);
     assert_eq!(missing(&view), []);
-    has(
-        &screen,
-        "ran unprofiled: ./static (statically linked, 2 times)",
-    );
+    has(&screen, "ran unprofiled: ./static (statically linked, 2 times)");
 }
 
 #[test]
@@ -230,11 +206,7 @@ fn nothing_sampled_is_said_in_seconds() {
     run.cpu().unsampled_ns = 200 * MS;
     run.end.as_mut().expect("an end").threads = 1;
     let (view, screen) = shown(&[&run]);
-    assert_one(
-        &missing(&view),
-        "threads without a sample: the timer stopped",
-        200 * MS,
-    );
+    assert_one(&missing(&view), "threads without a sample: the timer stopped", 200 * MS);
     // Where it went is not known.
     lacks(&screen, "unattributed wait");
     has(&screen, "missing: 0.200 s of CPU time");
@@ -266,18 +238,13 @@ fn files_of_older_versions_and_other_events_are_not_compared() {
 fn long_lists_are_cut_on_the_screen_only() {
     let mut run = program::run();
     for ordinal in 1..=12 {
-        let mut thread = one_thread(100, 500 + 100 * u64::from(ordinal))
-            .threads
-            .remove(0);
+        let mut thread = one_thread(100, 500 + 100 * u64::from(ordinal)).threads.remove(0);
         thread.ordinal = ordinal;
         run.threads.push(thread);
     }
     let (view, screen) = shown(&[&run]);
     assert_eq!(missing(&view).len(), 12);
-    assert!(
-        missing(&view).windows(2).all(|w| w[0].1 >= w[1].1),
-        "largest first"
-    );
+    assert!(missing(&view).windows(2).all(|w| w[0].1 >= w[1].1), "largest first");
     has(&screen, "8 more");
     assert!(screen.lines().count() <= 25, "{screen}");
 }
@@ -289,15 +256,9 @@ fn what_is_estimated_and_what_spins_is_said() {
     run.cpu().process_ns = 1_200 * MS;
     run.cpu().estimated_wait_ns = 300 * MS;
     let (view, screen) = shown(&[&run]);
-    has(
-        &screen,
-        "0.300 s of waiting seen by state, not by a hook (estimated)",
-    );
+    has(&screen, "0.300 s of waiting seen by state, not by a hook (estimated)");
     has(&screen, "spinning: 0.200 s of the CPU time (16.7 %)");
-    assert_eq!(
-        nanoseconds(&view["quality"]["estimated_wait_seconds"]),
-        300 * MS as i64
-    );
+    assert_eq!(nanoseconds(&view["quality"]["estimated_wait_seconds"]), 300 * MS as i64);
     // Little of either is not worth a line.
     run.threads[0].idle = 2;
     run.threads[0].cpu_ns = 1_010 * MS;

@@ -150,11 +150,7 @@ fn the_splitting_is_one_node_for_each_call_named_by_the_source() {
     let first = loops.iter().find(|n| n["line"] == 3).expect("the first");
     assert_eq!(exclusive(first, "work"), 2 * SAMPLE, "the splitting itself");
     let closure = named(&first["children"], "app::main::{closure#0}");
-    assert_eq!(
-        inclusive(closure, "work"),
-        37 * SAMPLE,
-        "in place at any depth and stolen"
-    );
+    assert_eq!(inclusive(closure, "work"), 37 * SAMPLE, "in place at any depth and stolen");
     let copy = named(&first["children"], "memcpy");
     assert_eq!(inclusive(copy, "work"), SAMPLE);
     // 4 splits are the first loop's own, 16 are of code that both share, 5 of a task that only the
@@ -285,11 +281,7 @@ fn loops_of_one_line_are_told_apart_by_their_columns() {
                 ("par_iter().sum() at column 31", 3, 1),
                 ("par_iter().sum() at column 59", 3, 2),
             ],
-            false => vec![
-                ("max()", 4, 24),
-                ("par_iter().sum()", 3, 3),
-                ("par_iter().sum()", 8, 4),
-            ],
+            false => vec![("max()", 4, 24), ("par_iter().sum()", 3, 3), ("par_iter().sum()", 8, 4)],
         };
         assert_eq!(loops(&view), expected, "with columns: {with_columns}");
     }
@@ -331,11 +323,7 @@ fn below_an_uncooperative_scheduler_nothing_is_the_tasks_own() {
     assert_eq!(view["quality"]["spawnerless"], 9);
     assert_eq!(view["quality"]["rooted"], 10);
     let own = at_path(&view, &["_start", "app::main", "slice::Iter.map.sum"]);
-    assert_eq!(
-        inclusive(own, "work"),
-        SAMPLE,
-        "the waiting task has its own only"
-    );
+    assert_eq!(inclusive(own, "work"), SAMPLE, "the waiting task has its own only");
     let task = at_path(&view, &["_start", HELPER_NAME, "app::main::{closure#0}"]);
     assert_eq!(inclusive(task, "work"), 9 * SAMPLE);
     let said = "90.0 % of samples have no caller above their task";

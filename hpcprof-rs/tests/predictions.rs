@@ -11,10 +11,7 @@ fn predictions_lie_within_their_bounds() {
         let database = database(&tracked(&graph));
         let path = json(&database, &[]);
         let predictions = elements(&path, "prediction");
-        let workers: Vec<u64> = predictions
-            .iter()
-            .filter_map(|p| p["workers"].as_u64())
-            .collect();
+        let workers: Vec<u64> = predictions.iter().filter_map(|p| p["workers"].as_u64()).collect();
         assert_eq!(workers, (0..=10).map(|n| 1 << n).collect::<Vec<_>>());
         for prediction in predictions {
             let [workers, seconds, lower, upper] = ["workers", "seconds", "lower", "upper"]
@@ -43,11 +40,7 @@ fn predictions_lie_within_their_bounds() {
 #[test]
 fn levels_tell_what_workers_take() {
     let mut run = tracked(&JOIN);
-    let level = |cores, time, work| Level {
-        cores,
-        time: time * MS,
-        work: work * MS,
-    };
+    let level = |cores, time, work| Level { cores, time: time * MS, work: work * MS };
     path_of(&mut run).levels = vec![level(1, 35, 35), level(2, 30, 60)];
     let database = database(&run);
     let path = json(&database, &["--workers", "2"]);
@@ -58,10 +51,7 @@ fn levels_tell_what_workers_take() {
     assert_eq!(path["prediction"][1], two);
     let page = page(&database, &["--workers", "2"]);
     let flat = page.split_whitespace().collect::<Vec<_>>().join(" ");
-    has(
-        &flat,
-        "at least at most speed-up 1 95.000 95.000 95.000 1.00",
-    );
+    has(&flat, "at least at most speed-up 1 95.000 95.000 95.000 1.00");
     has(&flat, " 2 65.000 65.000 80.000 1.46 ");
     has(&flat, "instead of 65.0 ms");
 }

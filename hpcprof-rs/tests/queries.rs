@@ -32,9 +32,7 @@ fn open(database: &Path) -> Connection {
 
 /// The rows of a query as text, numbers with six significant decimals.
 fn select(connection: &Connection, sql: &str) -> Vec<String> {
-    let mut query = connection
-        .prepare(sql)
-        .unwrap_or_else(|e| panic!("{sql}: {e}"));
+    let mut query = connection.prepare(sql).unwrap_or_else(|e| panic!("{sql}: {e}"));
     let columns = query.column_count();
     let cell = |value: Sql| match value {
         Sql::Real(number) => format!("{}", (number * 1e6).round() / 1e6),
@@ -47,8 +45,7 @@ fn select(connection: &Connection, sql: &str) -> Vec<String> {
         Ok(cells?.into_iter().map(cell).collect::<Vec<_>>().join(" | "))
     };
     let rows = query.query_map([], row).expect("rows");
-    rows.collect::<rusqlite::Result<_>>()
-        .unwrap_or_else(|e| panic!("{sql}: {e}"))
+    rows.collect::<rusqlite::Result<_>>().unwrap_or_else(|e| panic!("{sql}: {e}"))
 }
 
 #[test]
@@ -63,9 +60,7 @@ fn the_page_of_queries_tells_sqlite_the_truth() {
         assert!(answers.insert(query.title, rows).is_none());
     }
     let mut check = |title: &str, first: &[&str]| {
-        let rows = answers
-            .remove(title)
-            .unwrap_or_else(|| panic!("a query `{title}`"));
+        let rows = answers.remove(title).unwrap_or_else(|| panic!("a query `{title}`"));
         assert!(rows.len() >= first.len(), "{title}: {rows:#?}");
         assert_eq!(rows[..first.len()], *first, "{title}");
     };
@@ -96,10 +91,7 @@ fn the_page_of_queries_tells_sqlite_the_truth() {
         "partial:no-unwind-info | 4 | 0.02 | 0",
     ];
     check("Who calls a procedure", &callers);
-    check(
-        "What a procedure costs with all that it calls",
-        &["2.03 | 0.025"],
-    );
+    check("What a procedure costs with all that it calls", &["2.03 | 0.025"]);
     let idle = [
         "app::serial | 1.2 | 1.2 | 84.063047",
         "memcpy | 0.2 | 0.2 | 14.010508",
@@ -107,10 +99,7 @@ fn the_page_of_queries_tells_sqlite_the_truth() {
         "app::leaf | 0.0025 | 2.09 | 0.175131",
     ];
     check("Idleness by procedure", &idle);
-    let overheads = [
-        "overhead:sched | app::caller | 0.14",
-        "overhead:sched | syscall | 0.05",
-    ];
+    let overheads = ["overhead:sched | app::caller | 0.14", "overhead:sched | syscall | 0.05"];
     check("Overhead by category and procedure", &overheads);
     // The first thread of beta has 160 of the 294 periods of four threads.
     let imbalance = "app::serial | 4 | 1.47 | 2.176871";
@@ -152,10 +141,7 @@ fn the_page_of_queries_tells_duckdb_the_truth() {
     assert_eq!(nanoseconds(&first[4]), 700_000_000);
     assert_eq!(nanoseconds(&first[5]), 100_000_000);
     let others = compared[1..].iter().map(|row| nanoseconds(&row[5]));
-    assert!(
-        others.sum::<i64>() == 0,
-        "else the runs are equal: {compared:?}"
-    );
+    assert!(others.sum::<i64>() == 0, "else the runs are equal: {compared:?}");
     assert!(answers.is_empty(), "not checked: {answers:?}");
 }
 
@@ -241,21 +227,13 @@ fn the_page_of_many_runs_tells_the_truth() {
             assert_eq!(integer(&row[2]), FIRST_NS + day as u64 * DAY_NS, "{reader}");
             assert_eq!(row[3], [2.0, 3.0][day % 2], "{reader}");
             let work = 1.05 + 0.01 * day as f64 + if day == 19 { 0.05 } else { 0.0 };
-            assert_eq!(
-                nanoseconds(&row[4]),
-                (work * 1e9).round() as i64,
-                "{reader}"
-            );
+            assert_eq!(nanoseconds(&row[4]), (work * 1e9).round() as i64, "{reader}");
         }
         let hosts = of("Slowest hosts");
         assert_eq!(hosts.len(), 2, "{reader}");
         for (row, (host, wall, ratio)) in hosts.iter().zip([("slow", 3.0, 1.2), ("fast", 2.0, 0.8)])
         {
-            assert_eq!(
-                (&row[0], integer(&row[1])),
-                (&Value::from(host), 10),
-                "{reader}"
-            );
+            assert_eq!((&row[0], integer(&row[1])), (&Value::from(host), 10), "{reader}");
             let (mean, sigma) = (nanoseconds(&row[2]), nanoseconds(&row[3]));
             assert_eq!((mean, sigma), ((wall * 1e9) as i64, 0), "{reader}");
             assert_eq!(nanoseconds(&row[4]), (ratio * 1e9) as i64, "{reader}");
@@ -263,11 +241,7 @@ fn the_page_of_many_runs_tells_the_truth() {
         let trend = of("Trend of a procedure");
         assert_eq!(trend.len(), 20, "{reader}");
         for (day, row) in (0..).zip(&trend) {
-            assert_eq!(
-                nanoseconds(&row[1]),
-                1_000_000_000 + 10_000_000 * day,
-                "{reader}"
-            );
+            assert_eq!(nanoseconds(&row[1]), 1_000_000_000 + 10_000_000 * day, "{reader}");
             let slope = row[2].as_f64().expect("seconds a day");
             assert!((slope - 0.01).abs() < 1e-6, "{reader}: {slope}");
         }

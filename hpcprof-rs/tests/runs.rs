@@ -70,20 +70,12 @@ fn a_measurement_directory_may_have_any_name() {
     let shown = |arguments: &[&std::ffi::OsStr]| {
         let all = [std::ffi::OsStr::new("hpcprof-rs")].into_iter();
         let cli = hpcprof_rs::cli::Cli::try_parse_from(all.chain(arguments.iter().copied()));
-        let style = hpcprof_rs::render::style::Style {
-            width: 140,
-            line: 140,
-            colour: false,
-        };
+        let style = hpcprof_rs::render::style::Style { width: 140, line: 140, colour: false };
         let mut out = Vec::new();
         hpcprof_rs::run::run(cli.expect("a command line"), style, &mut out).expect("it runs");
         String::from_utf8(out).expect("output is UTF-8")
     };
-    let screen = shown(&[
-        measurements.as_os_str(),
-        "-o".as_ref(),
-        database.as_os_str(),
-    ]);
+    let screen = shown(&[measurements.as_os_str(), "-o".as_ref(), database.as_os_str()]);
     has(&screen, "d\\xfe\\x1b\\x5b31m'");
     let tree = shown(&["top-down".as_ref(), database.as_os_str()]);
     has(&tree, "app::leaf");
@@ -117,9 +109,7 @@ fn built(parts: &[Run], options: &[&str]) -> (String, serde_json::Value, Vec<i64
     let database = build(&directories, options);
     let catalogue = rusqlite::Connection::open(database.join("database.sqlite"));
     let catalogue = catalogue.expect("SQLite");
-    let mut sets = catalogue
-        .prepare("SELECT run_set FROM run ORDER BY id")
-        .expect("SQL");
+    let mut sets = catalogue.prepare("SELECT run_set FROM run ORDER BY id").expect("SQL");
     let sets = sets.query_map([], |row| row.get(0)).expect("rows");
     let sets = sets.collect::<Result<_, _>>().expect("sets");
     let view = view(&database, "flat", &[]);
@@ -129,24 +119,15 @@ fn built(parts: &[Run], options: &[&str]) -> (String, serde_json::Value, Vec<i64
 fn wall_and_wait(view: &serde_json::Value) -> (i64, i64) {
     let wait = &view["quality"]["unattributed_wait_seconds"];
     let ms = MS as i64;
-    (
-        nanoseconds(&view["wall_seconds"]) / ms,
-        nanoseconds(wait) / ms,
-    )
+    (nanoseconds(&view["wall_seconds"]) / ms, nanoseconds(wait) / ms)
 }
 
 #[test]
 fn two_ranks_on_two_hosts_are_one_run_with_the_cores_of_both() {
-    let parts = [
-        part("alpha", (500_000, 1_000), 1_000, 100),
-        part("beta", (7, 1_200), 1_100, 60),
-    ];
+    let parts = [part("alpha", (500_000, 1_000), 1_000, 100), part("beta", (7, 1_200), 1_100, 60)];
     let (screen, view, sets) = built(&parts, &[]);
     assert_eq!(sets, [1, 1]);
-    has(
-        &screen,
-        "wall 1.100 s, 2 parts, 2 threads, 2 processes, 4 cores",
-    );
+    has(&screen, "wall 1.100 s, 2 parts, 2 threads, 2 processes, 4 cores");
     has(&screen, "\nhosts: alpha, beta\n");
     assert_eq!(view["cores"], 4);
     // 160 periods of 5 ms of work and as many of idleness, on four cores.
@@ -155,16 +136,11 @@ fn two_ranks_on_two_hosts_are_one_run_with_the_cores_of_both() {
 
 #[test]
 fn two_ranks_on_one_host_share_its_cores_and_its_clock() {
-    let parts = [
-        part("alpha", (500_000, 1_000), 1_000, 100),
-        part("alpha", (500_400, 1_400), 1_000, 60),
-    ];
+    let parts =
+        [part("alpha", (500_000, 1_000), 1_000, 100), part("alpha", (500_400, 1_400), 1_000, 60)];
     let (screen, view, sets) = built(&parts, &[]);
     assert_eq!(sets, [1, 1]);
-    has(
-        &screen,
-        "wall 1.400 s, 2 parts, 2 threads, 2 processes, 2 cores",
-    );
+    has(&screen, "wall 1.400 s, 2 parts, 2 threads, 2 processes, 2 cores");
     lacks(&screen, "hosts:");
     assert_eq!(wall_and_wait(&view), (1_400, 1_400 - 2 * 800 / 2));
 }
@@ -172,10 +148,8 @@ fn two_ranks_on_one_host_share_its_cores_and_its_clock() {
 #[test]
 fn repeated_runs_add_up() {
     let job = |begin: u64, job: &str| {
-        let mut parts = [
-            part("alpha", (begin, begin), 1_000, 100),
-            part("beta", (begin, begin), 900, 60),
-        ];
+        let mut parts =
+            [part("alpha", (begin, begin), 1_000, 100), part("beta", (begin, begin), 900, 60)];
         for part in &mut parts {
             part.start.job = job.to_owned();
         }
@@ -186,20 +160,15 @@ fn repeated_runs_add_up() {
         let parts = [job(10_000, ids[0]), job(20_000, ids[1])].concat();
         let (screen, view, sets) = built(&parts, &[]);
         assert_eq!(sets, [1, 1, 2, 2]);
-        has(
-            &screen,
-            "wall 2.000 s, 2 runs, 4 parts, 4 threads, 4 processes, 4 cores",
-        );
+        has(&screen, "wall 2.000 s, 2 runs, 4 parts, 4 threads, 4 processes, 4 cores");
         assert_eq!(wall_and_wait(&view), (2_000, 2 * (1_000 - 2 * 800 / 4)));
     }
 }
 
 #[test]
 fn steps_of_one_job_on_one_host_follow_each_other() {
-    let mut parts = [
-        part("alpha", (1_000, 1_000), 1_000, 100),
-        part("alpha", (9_000, 9_000), 500, 60),
-    ];
+    let mut parts =
+        [part("alpha", (1_000, 1_000), 1_000, 100), part("alpha", (9_000, 9_000), 500, 60)];
     for part in &mut parts {
         part.start.job = "17".to_owned();
     }
@@ -210,10 +179,8 @@ fn steps_of_one_job_on_one_host_follow_each_other() {
 
 #[test]
 fn clocks_of_the_hosts_of_a_job_may_differ() {
-    let parts = [
-        part("alpha", (500_000, 1_000), 1_000, 100),
-        part("beta", (7, 3_600_000), 1_100, 60),
-    ];
+    let parts =
+        [part("alpha", (500_000, 1_000), 1_000, 100), part("beta", (7, 3_600_000), 1_100, 60)];
     let (_, view, sets) = built(&parts, &["--job"]);
     assert_eq!(sets, [1, 1]);
     assert_eq!(wall_and_wait(&view), (1_100, 1_100 - 2 * 800 / 4));
@@ -234,10 +201,7 @@ fn clocks_of_the_hosts_of_a_job_may_differ() {
 #[test]
 fn one_process_id_on_two_hosts_is_two_processes() {
     // All that tells them apart is the host.
-    let parts = [
-        part("alpha", (7, 1_000), 1_000, 100),
-        part("beta", (7, 1_000), 1_000, 60),
-    ];
+    let parts = [part("alpha", (7, 1_000), 1_000, 100), part("beta", (7, 1_000), 1_000, 60)];
     let (screen, view, sets) = built(&parts, &[]);
     assert_eq!(sets, [1, 1]);
     has(&screen, "2 processes, 4 cores, 160 samples");

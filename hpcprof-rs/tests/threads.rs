@@ -224,9 +224,7 @@ fn text_fits_the_screen_and_keeps_what_it_does_not_list() {
     let line = |what: &str| {
         let line = screen.lines().find(|line| line.ends_with(what));
         let line = line.unwrap_or_else(|| panic!("no `{what}` in: {screen}"));
-        line.split_whitespace()
-            .map(str::to_owned)
-            .collect::<Vec<_>>()
+        line.split_whitespace().map(str::to_owned).collect::<Vec<_>>()
     };
     // 1 + 2 + … + 40 periods of work and as many of idleness; of 50 the mean is 25.5.
     let rest = ["820", "8.200", "4.100", "4.100"];

@@ -14,10 +14,7 @@ const SOURCES: [(&str, &str); 5] = [
     ("../api/src", "hpcrun-api/src"),
     ("../crossbeam-channel/src", "crossbeam-channel/src"),
     ("../../work-stealing-rt/src", "work-stealing-rt/src"),
-    (
-        "../../work-stealing-rt/rayon-core/src",
-        "work-stealing-rt/rayon-core/src",
-    ),
+    ("../../work-stealing-rt/rayon-core/src", "work-stealing-rt/rayon-core/src"),
 ];
 
 fn main() {
@@ -43,9 +40,7 @@ fn main() {
 fn collect(folder: &Path, to: &str, files: &mut Vec<(String, PathBuf)>) {
     let entries = fs::read_dir(folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
     for entry in entries {
-        let path = entry
-            .unwrap_or_else(|e| panic!("{}: {e}", folder.display()))
-            .path();
+        let path = entry.unwrap_or_else(|e| panic!("{}: {e}", folder.display())).path();
         let name = path.file_name().and_then(|n| n.to_str());
         let name = name.unwrap_or_else(|| panic!("{}: not UTF-8", path.display()));
         let to = format!("{to}/{name}");

@@ -11,11 +11,7 @@ use std::path::{Path, PathBuf};
 
 /// The cache folder, then the fallbacks.
 fn folders() -> Vec<PathBuf> {
-    let variable = |name| {
-        std::env::var_os(name)
-            .filter(|v| !v.is_empty())
-            .map(PathBuf::from)
-    };
+    let variable = |name| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
     let mut all = Vec::new();
     all.extend(variable("XDG_CACHE_HOME").map(|c| c.join("hpcrun-rs")));
     all.extend(variable("HOME").map(|h| h.join(".cache/hpcrun-rs")));
@@ -47,11 +43,7 @@ pub fn make(folder: &Path) -> Result<(), String> {
     if !folder.is_absolute() {
         return Err("not an absolute path".to_owned());
     }
-    fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(folder)
-        .map_err(|e| e.to_string())?;
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(|e| e.to_string())?;
     let owner = fs::symlink_metadata(folder).map_err(|e| e.to_string())?;
     if !owner.is_dir() || owner.uid() != getuid().as_raw() {
         return Err("belongs to another user".to_owned());
@@ -61,7 +53,7 @@ pub fn make(folder: &Path) -> Result<(), String> {
 
 /// FNV-1a, for file names only; it is no proof of the content.
 pub fn fingerprint(bytes: impl IntoIterator<Item = u8>) -> u64 {
-    bytes.into_iter().fold(0xcbf2_9ce4_8422_2325, |h, b| {
-        (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3)
-    })
+    bytes
+        .into_iter()
+        .fold(0xcbf2_9ce4_8422_2325, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3))
 }

@@ -61,10 +61,7 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> Result<ExitC
     }
     let full = Effort::default();
     let effort = match options.brief {
-        true => Effort {
-            awake: full.awake / 10,
-            asleep: full.asleep / 10,
-        },
+        true => Effort { awake: full.awake / 10, asleep: full.asleep / 10 },
         false => full,
     };
     if let Some(others) = runnable().filter(|n| *n > 1) {
@@ -79,18 +76,9 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> Result<ExitC
             message!("hpcrun-rs: calibrating: {what}");
         }
     });
-    write(
-        &path,
-        &Calibration {
-            cores,
-            ..found.clone()
-        },
-    )
-    .map_err(|error| {
+    write(&path, &Calibration { cores, ..found.clone() }).map_err(|error| {
         let path = text::shown(&path);
-        Failure::own(format!(
-            "cannot write {path}: {error}; give another file with -o"
-        ))
+        Failure::own(format!("cannot write {path}: {error}; give another file with -o"))
     })?;
     if !options.quiet {
         // Nothing to do if nobody reads it.
@@ -129,18 +117,10 @@ fn print(calibration: &Calibration, out: &mut impl Write) -> io::Result<()> {
         debug_assert_eq!((awake.state, asleep.state), (State::Awake, State::Asleep));
         let pays = |row: &Row| match row.construct {
             Construct::Install => "-".to_owned(),
-            _ => format!(
-                "{:.2}",
-                start_up::model::break_even(row.start_up_ns, row.workers) / 1e3
-            ),
+            _ => format!("{:.2}", start_up::model::break_even(row.start_up_ns, row.workers) / 1e3),
         };
-        let cost = |row: &Row| {
-            format!(
-                "{:.2} ±{:.2}",
-                row.start_up_ns / 1e3,
-                row.deviation_ns / 1e3
-            )
-        };
+        let cost =
+            |row: &Row| format!("{:.2} ±{:.2}", row.start_up_ns / 1e3, row.deviation_ns / 1e3);
         let name = format!("{} ({})", awake.construct.name(), awake.place.name());
         let p = awake.workers;
         let (costs, pays) = ([cost(awake), cost(asleep)], [pays(awake), pays(asleep)]);

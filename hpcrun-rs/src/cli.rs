@@ -76,11 +76,7 @@ pub(crate) struct Options {
     pub(crate) quiet: bool,
 
     /// The program and its arguments.
-    #[arg(
-        value_name = "PROGRAM [ARGS]",
-        required = true,
-        trailing_var_arg = true
-    )]
+    #[arg(value_name = "PROGRAM [ARGS]", required = true, trailing_var_arg = true)]
     pub(crate) program: Vec<OsString>,
 }
 
@@ -104,9 +100,7 @@ impl CoresOption {
             // By affinity mask and cgroup CPU quota, in whole cores, as programs count their workers.
             CoresOption::All => match std::thread::available_parallelism() {
                 Ok(n) => Ok(u32::try_from(n.get()).unwrap_or(u32::MAX)),
-                Err(e) => Err(Failure::own(format!(
-                    "cannot count the cores: {e}; give --cores N"
-                ))),
+                Err(e) => Err(Failure::own(format!("cannot count the cores: {e}; give --cores N"))),
             },
         }
     }
@@ -189,19 +183,15 @@ impl Options {
     /// The events, checked.
     pub(crate) fn events(&self) -> Result<Events, Failure> {
         if self.trace {
-            return Err(Failure::own(
-                "--trace is not available yet; leave it out for a profile",
-            ));
+            return Err(Failure::own("--trace is not available yet; leave it out for a profile"));
         }
         parse_events(&self.event).map_err(Failure::Own)
     }
 }
 
 fn parse_events(texts: &[String]) -> Result<Events, String> {
-    let (locks, sampled): (Vec<&str>, Vec<&str>) = texts
-        .iter()
-        .map(String::as_str)
-        .partition(|text| *text == LOCK_WAIT);
+    let (locks, sampled): (Vec<&str>, Vec<&str>) =
+        texts.iter().map(String::as_str).partition(|text| *text == LOCK_WAIT);
     let sampled = match sampled[..] {
         [] => "cpu-time",
         [event] => event,
@@ -211,20 +201,14 @@ fn parse_events(texts: &[String]) -> Result<Events, String> {
             ));
         }
     };
-    Ok(Events {
-        sampled: parse_event(sampled)?,
-        lock_wait: !locks.is_empty(),
-    })
+    Ok(Events { sampled: parse_event(sampled)?, lock_wait: !locks.is_empty() })
 }
 
 fn parse_event(text: &str) -> Result<Event, String> {
     let (name, rate) = match text.split_once('@') {
         None => (text, 200),
         Some((name, rate)) => {
-            let rate = rate
-                .parse::<u32>()
-                .ok()
-                .filter(|r| (1..=MAX_RATE).contains(r));
+            let rate = rate.parse::<u32>().ok().filter(|r| (1..=MAX_RATE).contains(r));
             let rate = rate.ok_or_else(|| {
                 format!("-e {text:?}: the rate after @ must be 1 to {MAX_RATE} samples per second")
             })?;
@@ -267,14 +251,7 @@ mod tests {
         let event = |name, rate| Event { name, rate };
         assert_eq!(parse_event("cpu-time"), Ok(event("cpu-time", 200)));
         assert_eq!(parse_event("wall-time@1000"), Ok(event("wall-time", 1000)));
-        for bad in [
-            "cpu-time@",
-            "cpu-time@0",
-            "cpu-time@x",
-            "cycles",
-            "",
-            "cpu-time@99999999",
-        ] {
+        for bad in ["cpu-time@", "cpu-time@0", "cpu-time@x", "cycles", "", "cpu-time@99999999"] {
             assert!(parse_event(bad).is_err(), "{bad}");
         }
     }

@@ -31,10 +31,7 @@ pub(crate) fn summarise(directory: &Path) {
         message!("{}", summary(path, paths.len() > 1).trim_end());
     }
     if paths.len() > SHOWN {
-        message!(
-            "hpcrun-rs: and of {} further processes",
-            paths.len() - SHOWN
-        );
+        message!("hpcrun-rs: and of {} further processes", paths.len() - SHOWN);
     }
     message!(
         "hpcrun-rs: what lies on the path: hpcprof-rs {}; hpcprof-rs critical-path",
@@ -71,10 +68,7 @@ fn joined(paths: Vec<CriticalPath>) -> Vec<CriticalPath> {
         };
         let sum = jobs.entry(rank.job).or_insert_with(|| CriticalPath {
             complete: true,
-            rank: Some(Rank {
-                ranks: 0,
-                ..rank.clone()
-            }),
+            rank: Some(Rank { ranks: 0, ..rank.clone() }),
             ..CriticalPath::default()
         });
         sum.rank.iter_mut().for_each(|rank| rank.ranks += 1);
@@ -87,11 +81,7 @@ fn joined(paths: Vec<CriticalPath>) -> Vec<CriticalPath> {
         sum.quality.woken_edges += path.quality.woken_edges;
         sum.quality.grains += path.quality.grains;
         for (cause, count) in path.quality.lost_edges {
-            let known = sum
-                .quality
-                .lost_edges
-                .iter_mut()
-                .find(|known| known.0 == cause);
+            let known = sum.quality.lost_edges.iter_mut().find(|known| known.0 == cause);
             match known {
                 Some(known) => known.1 += count,
                 None => sum.quality.lost_edges.push((cause, count)),
@@ -124,11 +114,7 @@ fn summary(path: &CriticalPath, is_one_of_several: bool) -> String {
         format!("{workers}: {predicted}, at most {upper}")
     });
     let times: Vec<String> = times.collect();
-    let _ = writeln!(
-        text,
-        "hpcrun-rs:   time on so many cores: {}",
-        times.join("; ")
-    );
+    let _ = writeln!(text, "hpcrun-rs:   time on so many cores: {}", times.join("; "));
     let quality = &path.quality;
     let _ = write!(
         text,
@@ -146,10 +132,7 @@ fn summary(path: &CriticalPath, is_one_of_several: bool) -> String {
     }
     let lost: u64 = quality.lost_edges.iter().map(|(_, count)| count).sum();
     if lost > 0 {
-        let causes = quality
-            .lost_edges
-            .iter()
-            .map(|(cause, n)| format!("{cause} {n}"));
+        let causes = quality.lost_edges.iter().map(|(cause, n)| format!("{cause} {n}"));
         let causes: Vec<String> = causes.collect();
         let _ = write!(text, "; {lost} are lost ({})", causes.join(", "));
     }
@@ -185,26 +168,14 @@ mod tests {
                 lost_edges: vec![("room".into(), lost)],
                 ..Quality::default()
             },
-            rank: Some(Rank {
-                job: 9,
-                rank,
-                ranks: 2,
-                ..Rank::default()
-            }),
+            rank: Some(Rank { job: 9, rank, ranks: 2, ..Rank::default() }),
             ..CriticalPath::default()
         };
-        let joined = joined(vec![
-            rank(0, 3_000_000, 1),
-            CriticalPath::default(),
-            rank(1, 2_500_000, 2),
-        ]);
+        let joined =
+            joined(vec![rank(0, 3_000_000, 1), CriticalPath::default(), rank(1, 2_500_000, 2)]);
         assert_eq!(joined.len(), 2);
         let text = summary(&joined[1], true);
-        for part in [
-            "of 2 ranks: work 4.000 ms, span 3.000 ms",
-            "10 edges",
-            "(room 3)\n",
-        ] {
+        for part in ["of 2 ranks: work 4.000 ms, span 3.000 ms", "10 edges", "(room 3)\n"] {
             assert!(text.contains(part), "{part:?} in {text}");
         }
     }
@@ -218,16 +189,8 @@ mod tests {
             span: 1_000_000_000,
             burdened_span: 1_100_000_000,
             levels: vec![
-                Level {
-                    cores: 2,
-                    time: 400_000_000,
-                    work: 1_000_000_000,
-                },
-                Level {
-                    cores: 5,
-                    time: 600_000_000,
-                    work: 3_000_000_000,
-                },
+                Level { cores: 2, time: 400_000_000, work: 1_000_000_000 },
+                Level { cores: 5, time: 600_000_000, work: 3_000_000_000 },
             ],
             quality: Quality {
                 exact_edges: 5,

@@ -52,10 +52,7 @@ pub(crate) fn add_sampler(command: &mut Command, settings: &Settings<'_>) {
         // Once for all processes of the run.
         let costs = critical_path::Settings::default().calibrated();
         let (spawn, message) = (costs.spawn_cost, costs.message_cost);
-        command.env(
-            names::ENV_CRITICAL_PATH,
-            format!("{every} {signal} {spawn} {message}"),
-        );
+        command.env(names::ENV_CRITICAL_PATH, format!("{every} {signal} {spawn} {message}"));
     }
 }
 

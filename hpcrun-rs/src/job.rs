@@ -23,17 +23,9 @@ const LAUNCHERS: [(&str, &str, &[&str]); 4] = [
         "OMPI_COMM_WORLD_SIZE",
         &["PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"],
     ),
-    (
-        "PMI_RANK",
-        "PMI_SIZE",
-        &["PMI_JOBID", "SLURM_STEP_ID", "SLURM_JOB_ID"],
-    ),
+    ("PMI_RANK", "PMI_SIZE", &["PMI_JOBID", "SLURM_STEP_ID", "SLURM_JOB_ID"]),
     ("PMIX_RANK", "SLURM_NTASKS", &["PMIX_NAMESPACE"]),
-    (
-        "SLURM_PROCID",
-        "SLURM_STEP_NUM_TASKS",
-        &["SLURM_JOB_ID", "SLURM_STEP_ID"],
-    ),
+    ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", &["SLURM_JOB_ID", "SLURM_STEP_ID"]),
 ];
 
 impl Job {
@@ -56,11 +48,7 @@ impl Job {
                 false => named.join("-"),
             };
             let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-';
-            Some(Job {
-                id: id.replace(|c| !is_plain(c), "_"),
-                rank,
-                ranks,
-            })
+            Some(Job { id: id.replace(|c| !is_plain(c), "_"), rank, ranks })
         })
     }
 
@@ -106,13 +94,7 @@ mod tests {
 
     #[test]
     fn launchers_name_their_jobs() {
-        let job = |id: &str, rank, ranks| {
-            Some(Job {
-                id: id.to_owned(),
-                rank,
-                ranks,
-            })
-        };
+        let job = |id: &str, rank, ranks| Some(Job { id: id.to_owned(), rank, ranks });
         let open_mpi = [
             ("OMPI_COMM_WORLD_RANK", "2"),
             ("OMPI_COMM_WORLD_SIZE", "4"),
@@ -120,10 +102,7 @@ mod tests {
             ("PMIX_RANK", "2"),
         ];
         assert_eq!(of(&open_mpi), job("prterun-host_1", 2, 4));
-        assert_eq!(
-            of(&[("PMI_RANK", "0"), ("PMI_SIZE", "3")]),
-            job("hydra-7", 0, 3)
-        );
+        assert_eq!(of(&[("PMI_RANK", "0"), ("PMI_SIZE", "3")]), job("hydra-7", 0, 3));
         let slurm = [
             ("SLURM_PROCID", "1"),
             ("SLURM_STEP_NUM_TASKS", "8"),

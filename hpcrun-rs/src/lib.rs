@@ -52,10 +52,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 
 fn run(arguments: impl IntoIterator<Item = OsString>) -> Result<ExitCode, Failure> {
     let mut arguments: Vec<OsString> = arguments.into_iter().collect();
-    if arguments
-        .get(1)
-        .is_some_and(|first| first == calibrate::COMMAND)
-    {
+    if arguments.get(1).is_some_and(|first| first == calibrate::COMMAND) {
         return calibrate::run(arguments.drain(1..));
     }
     let options = match cli::Options::try_parse_from(arguments) {
@@ -108,11 +105,7 @@ pub fn measure(
     let mut prepared = prepare(&options)?;
     adjust(&mut prepared.command);
     let status = child::run(&mut prepared.command, prepared.directory.as_deref())?;
-    Ok(Measured {
-        directory: prepared.directory,
-        status,
-        warnings: prepared.warnings,
-    })
+    Ok(Measured { directory: prepared.directory, status, warnings: prepared.warnings })
 }
 
 /// Checks arguments for [`measure`], except for the program, without running anything.
@@ -169,11 +162,5 @@ fn prepare(options: &cli::Options) -> Result<Prepared, Failure> {
         environment::add_sampler(&mut command, &settings);
         directory = Some(made);
     }
-    Ok(Prepared {
-        program,
-        directory,
-        command,
-        warnings: inspected.warnings,
-        job,
-    })
+    Ok(Prepared { program, directory, command, warnings: inspected.warnings, job })
 }

@@ -13,18 +13,14 @@ use std::path::{Path, PathBuf};
 pub(crate) fn install() -> Result<PathBuf, Failure> {
     let name = format!("{LIBRARY_NAME}-{}.so", env!("HPCRUN_PRELOAD_CONTENT"));
     let content = include_bytes!(env!("HPCRUN_PRELOAD"));
-    cache::install("the preloaded library", |folder| {
-        install_in(folder, &name, content)
-    })
+    cache::install("the preloaded library", |folder| install_in(folder, &name, content))
 }
 
 /// The same for the one that observes MPI.
 pub(crate) fn install_mpi() -> Result<PathBuf, Failure> {
     let name = format!("{MPI_LIBRARY_NAME}-{}.so", env!("HPCRUN_MPI_CONTENT"));
     let content = include_bytes!(env!("HPCRUN_MPI"));
-    cache::install("the preloaded library", |folder| {
-        install_in(folder, &name, content)
-    })
+    cache::install("the preloaded library", |folder| install_in(folder, &name, content))
 }
 
 fn install_in(folder: &Path, name: &str, content: &[u8]) -> Result<PathBuf, String> {

@@ -52,10 +52,8 @@ fn make_or_reuse_empty(directory: &Path) -> Result<(), Failure> {
         return fs::create_dir_all(directory).map_err(|e| cannot_create(directory, &e));
     }
     if error.kind() == io::ErrorKind::AlreadyExists && directory.is_dir() {
-        let is_empty = fs::read_dir(directory)
-            .map_err(|e| cannot_create(directory, &e))?
-            .next()
-            .is_none();
+        let is_empty =
+            fs::read_dir(directory).map_err(|e| cannot_create(directory, &e))?.next().is_none();
         if is_empty {
             return Ok(());
         }
@@ -78,12 +76,8 @@ fn make_or_join(directory: &Path, job: &Job) -> Result<(), Failure> {
             made => made?,
         }
     }
-    let file = fs::OpenOptions::new()
-        .append(true)
-        .create(true)
-        .open(job.file(directory));
-    file.map(drop)
-        .map_err(|error| cannot_create(directory, &error))
+    let file = fs::OpenOptions::new().append(true).create(true).open(job.file(directory));
+    file.map(drop).map_err(|error| cannot_create(directory, &error))
 }
 
 fn base(program: &Path) -> String {
@@ -94,20 +88,14 @@ fn base(program: &Path) -> String {
 fn make_numbered(program: &Path) -> Result<PathBuf, Failure> {
     let base = base(program);
     for n in 1..10_000 {
-        let directory = PathBuf::from(if n == 1 {
-            base.clone()
-        } else {
-            format!("{base}-{n}")
-        });
+        let directory = PathBuf::from(if n == 1 { base.clone() } else { format!("{base}-{n}") });
         match fs::create_dir(&directory) {
             Ok(()) => return Ok(directory),
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
             Err(e) => return Err(cannot_create(&directory, &e)),
         }
     }
-    Err(Failure::own(format!(
-        "{base} to {base}-9999 exist; remove some or use -o"
-    )))
+    Err(Failure::own(format!("{base} to {base}-9999 exist; remove some or use -o")))
 }
 
 /// Removes a directory if nothing was measured into it.

@@ -33,10 +33,7 @@ pub(crate) fn find(arguments: &[OsString]) -> Result<PathBuf, Failure> {
         String::new()
     };
     Err(refused.unwrap_or_else(|| {
-        Failure::NotFound(format!(
-            "{}: no such program in PATH{here}",
-            text::shown(name)
-        ))
+        Failure::NotFound(format!("{}: no such program in PATH{here}", text::shown(name)))
     }))
 }
 
@@ -45,9 +42,9 @@ fn check(path: &Path) -> Result<(), Failure> {
     let path_shown = text::shown(path);
     let refused = |why: &str| Err(Failure::NotExecutable(format!("{path_shown}{why}")));
     match fs::metadata(path) {
-        Err(e) if matches!(e.kind(), NotFound | NotADirectory) => Err(Failure::NotFound(format!(
-            "{path_shown}: no such program; build it first?"
-        ))),
+        Err(e) if matches!(e.kind(), NotFound | NotADirectory) => {
+            Err(Failure::NotFound(format!("{path_shown}: no such program; build it first?")))
+        }
         Err(e) => refused(&format!(": {e}")),
         Ok(m) if m.is_dir() => refused(" is a directory, not a program"),
         Ok(m) if !m.is_file() => refused(" is not a regular file, so not a program"),
@@ -68,21 +65,13 @@ pub(crate) struct Inspected {
 /// Inspects the program's file. A statically linked program is an error.
 pub(crate) fn inspect(path: &Path) -> Result<Inspected, Failure> {
     let search = std::env::var_os("PATH").unwrap_or_else(|| DEFAULT_PATH.into());
-    let Some(Found {
-        executable,
-        obstacle,
-    }) = preload::obstacle(path, &search)
-    else {
+    let Some(Found { executable, obstacle }) = preload::obstacle(path, &search) else {
         return Ok(Inspected {
             is_profiled: true,
             warnings: missing_symbols(path).into_iter().collect(),
         });
     };
-    let (file, reason, remedy) = (
-        text::shown(&executable),
-        obstacle.reason(),
-        obstacle.remedy(),
-    );
+    let (file, reason, remedy) = (text::shown(&executable), obstacle.reason(), obstacle.remedy());
     let is_static = obstacle == Obstacle::Static;
     if is_static && executable == path {
         return Err(Failure::own(format!(

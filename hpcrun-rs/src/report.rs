@@ -31,10 +31,7 @@ pub(crate) fn supervise(
         report(directory, options.critical_path.is_some());
     }
     if !options.quiet {
-        message!(
-            "hpcrun-rs: measurements kept in {}",
-            output::display(directory)
-        );
+        message!("hpcrun-rs: measurements kept in {}", output::display(directory));
     }
     Ok(child::end_like(status))
 }

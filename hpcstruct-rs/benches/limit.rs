@@ -23,12 +23,7 @@ type Dwarf<'d> = gimli::Dwarf<EndianSlice<'d, LittleEndian>>;
 /// CPU seconds of this process so far, all threads.
 fn cpu_seconds() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").expect("Linux has it");
-    let fields: Vec<&str> = stat
-        .rsplit(')')
-        .next()
-        .expect("a name")
-        .split(' ')
-        .collect();
+    let fields: Vec<&str> = stat.rsplit(')').next().expect("a name").split(' ').collect();
     let ticks = |i: usize| fields[i].parse::<f64>().expect("a number");
     (ticks(12) + ticks(13)) / 100.0
 }
@@ -59,9 +54,7 @@ fn read(dwarf: &Dwarf<'_>, header: gimli::UnitHeader<EndianSlice<'_, LittleEndia
             continue;
         };
         for specification in abbreviation.attributes() {
-            let attribute = entries
-                .read_attribute(*specification)
-                .expect("an attribute");
+            let attribute = entries.read_attribute(*specification).expect("an attribute");
             seen += usize::from(attribute.name().0 == 1);
         }
     }
@@ -129,13 +122,8 @@ fn file(path: &Path) {
     let pieces: Vec<&[u8]> = code.iter().flat_map(|c| c.chunks(PIECE)).collect();
     for threads in [1, 2] {
         row("limit", threads, || limit(&dwarf, threads));
-        let options = Options {
-            threads,
-            ..Options::default()
-        };
-        row("hpcstruct-rs", threads, || {
-            analyse(path, &options).expect("analysed").spans.len()
-        });
+        let options = Options { threads, ..Options::default() };
+        row("hpcstruct-rs", threads, || analyse(path, &options).expect("analysed").spans.len());
         if elf.architecture() == object::Architecture::X86_64 {
             row("decode", threads, || decode(&pieces, threads));
         }
@@ -147,11 +135,8 @@ fn file(path: &Path) {
 }
 
 fn main() {
-    let given: Vec<PathBuf> = std::env::args_os()
-        .skip(1)
-        .filter(|a| a != "--bench")
-        .map(PathBuf::from)
-        .collect();
+    let given: Vec<PathBuf> =
+        std::env::args_os().skip(1).filter(|a| a != "--bench").map(PathBuf::from).collect();
     println!("| what | threads | wall s | CPU s | seen |");
     println!("|---|---|---|---|---|");
     if given.is_empty() {

@@ -49,9 +49,7 @@ impl Cache {
 
     /// The cache in `folder`, which is made when something is stored.
     pub fn at(folder: &Path) -> Cache {
-        Cache {
-            folder: folder.to_owned(),
-        }
+        Cache { folder: folder.to_owned() }
     }
 
     /// Where it lies.
@@ -97,18 +95,11 @@ impl Cache {
             ..options.clone()
         };
         drop(kept);
-        let Analysis {
-            structure,
-            cacheable,
-            ..
-        } = analyse_fully(path, &wider)?;
+        let Analysis { structure, cacheable, .. } = analyse_fully(path, &wider)?;
         if let Some(entry) = entry.filter(|_| cacheable) {
             self.store(&entry, &structure, &wider);
         }
-        Ok(Answer {
-            structure,
-            from_cache: false,
-        })
+        Ok(Answer { structure, from_cache: false })
     }
 
     /// The file that has, or will have, the answer; `None` for what is no regular file.
@@ -124,9 +115,7 @@ impl Cache {
             (&image.build_id, bytes.as_slice().len()).hash(&mut key);
         }
         let debug_file = debug_file::find(&image, path, &options.debug_directories);
-        debug_file
-            .map(|(path, _)| (stamp(&path), path))
-            .hash(&mut key);
+        debug_file.map(|(path, _)| (stamp(&path), path)).hash(&mut key);
         (options.loops, &options.debug_directories).hash(&mut key);
         options.rules.texts().for_each(|text| text.hash(&mut key));
         let mut name = debug_file::hex(image.build_id.get(..8).unwrap_or(&image.build_id));
@@ -136,10 +125,7 @@ impl Cache {
     }
 
     fn store(&self, entry: &Path, structure: &Structure, options: &Options) {
-        let made = std::fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(&self.folder);
+        let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder);
         // Several threads may store at once, and several processes.
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -254,10 +240,5 @@ impl Kept {
 fn stamp(path: &Path) -> Option<(u64, i64, i64, u64)> {
     let metadata = std::fs::metadata(path).ok()?;
     let inode = metadata.ino();
-    Some((
-        metadata.len(),
-        metadata.mtime(),
-        metadata.mtime_nsec(),
-        inode,
-    ))
+    Some((metadata.len(), metadata.mtime(), metadata.mtime_nsec(), inode))
 }

@@ -195,17 +195,12 @@ fn analyse_in(
     );
     notes.extend(found);
     let split_files = folders.map(|folders| {
-        let search = split::Search {
-            files: &[path, parsed.path().unwrap_or(path)],
-            folders,
-        };
+        let search = split::Search { files: &[path, parsed.path().unwrap_or(path)], folders };
         let mut skeletons = debug.skeletons();
         skeletons.retain(|skeleton| may_have(&debug, &wanted, skeleton.unit));
         split::open(skeletons, search)
     });
-    let split_sections = split_files
-        .as_ref()
-        .map(|f| split::load(f, threads, &mut notes));
+    let split_sections = split_files.as_ref().map(|f| split::load(f, threads, &mut notes));
     if let Some(sections) = &split_sections {
         split::attach(&mut debug, sections, endian, &mut notes);
     }
@@ -250,9 +245,7 @@ fn analyse_in(
         false => Columns::default(),
     };
     files.check_unchanged()?;
-    split_files
-        .iter()
-        .try_for_each(split::Files::check_unchanged)?;
+    split_files.iter().try_for_each(split::Files::check_unchanged)?;
     let identity = Structure {
         module: path.to_string_lossy().into_owned(),
         build_id: image.build_id.clone(),
@@ -305,27 +298,19 @@ fn products(
         progress.begin((0..units.len()).map(weight).sum());
     }
     let buffers = unit_analysis::Buffers::default;
-    parallel::run_heaviest_first(
-        units.len(),
-        inputs.threads,
-        weight,
-        buffers,
-        |buffers, i| {
-            let product = unit_analysis::analyse(inputs, units[i], buffers);
-            if let Some(progress) = progress {
-                progress.add(weight(i));
-            }
-            product
-        },
-    )
+    parallel::run_heaviest_first(units.len(), inputs.threads, weight, buffers, |buffers, i| {
+        let product = unit_analysis::analyse(inputs, units[i], buffers);
+        if let Some(progress) = progress {
+            progress.add(weight(i));
+        }
+        product
+    })
 }
 
 /// Whether a unit's stated ranges hold wanted addresses; one that states none may.
 fn may_have(debug: &dwarf::Debug<'_>, wanted: &AddressFilter, unit: u32) -> bool {
     wanted.is_all()
-        || debug
-            .unit_ranges(unit)
-            .is_none_or(|ranges| ranges.iter().any(|r| wanted.hits(r)))
+        || debug.unit_ranges(unit).is_none_or(|ranges| ranges.iter().any(|r| wanted.hits(r)))
 }
 
 /// Each note once, on one line, with the number of times that it was made.

@@ -121,10 +121,7 @@ fn main() -> ExitCode {
 
 /// Whether everything could be analysed.
 fn run(arguments: &Arguments) -> Result<bool, StructError> {
-    let mut options = Options {
-        progress: Some(Arc::default()),
-        ..Options::default()
-    };
+    let mut options = Options { progress: Some(Arc::default()), ..Options::default() };
     if let Some(jobs) = arguments.jobs {
         options.threads = usize::from(jobs);
     }
@@ -205,10 +202,7 @@ fn of_measurements(arguments: &Arguments, options: &Options) -> Result<bool, Str
         message!("hpcstruct-rs: warning: {warning}");
     }
     let format = arguments.format.unwrap_or(Format::Binary);
-    let folder = arguments
-        .output
-        .clone()
-        .unwrap_or_else(|| arguments.input.join(format.folder()));
+    let folder = arguments.output.clone().unwrap_or_else(|| arguments.input.join(format.folder()));
     let to_stdout = folder.as_os_str() == "-";
     if !to_stdout {
         std::fs::create_dir_all(&folder).map_err(StructError::writing(&folder))?;
@@ -218,11 +212,7 @@ fn of_measurements(arguments: &Arguments, options: &Options) -> Result<bool, Str
         match of_module(arguments, options, module) {
             Ok(structure) => {
                 let name = measurements::structure_file_name(&module.path, &module.build_id);
-                let path = if to_stdout {
-                    folder.clone()
-                } else {
-                    folder.join(name)
-                };
+                let path = if to_stdout { folder.clone() } else { folder.join(name) };
                 write(&path, &structure, arguments.format, options)?;
                 report_notes(&structure);
                 done += 1;
@@ -283,11 +273,7 @@ fn write(
     options: &Options,
 ) -> Result<(), StructError> {
     let to_stdout = path.as_os_str() == "-";
-    let default = if to_stdout {
-        Format::Text
-    } else {
-        Format::Binary
-    };
+    let default = if to_stdout { Format::Text } else { Format::Binary };
     let format = format.unwrap_or(default);
     if to_stdout {
         let bytes = bytes_of(structure, format, options)?;

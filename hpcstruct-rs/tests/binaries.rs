@@ -33,10 +33,7 @@ fn the_number_of_threads_does_not_matter() {
     // Large enough for several parts of every table.
     let path = std::env::current_exe().expect("a path");
     let with_threads = |threads| {
-        let options = Options {
-            threads,
-            ..Options::default()
-        };
+        let options = Options { threads, ..Options::default() };
         analyse(&path, &options).expect("analysed")
     };
     let expected = with_threads(1);
@@ -124,20 +121,13 @@ fn debug_packages_of_the_distribution() {
         return;
     }
     let address = address_of(libc, "qsort_r");
-    let options = Options {
-        addresses: Some(vec![address]),
-        ..Options::default()
-    };
+    let options = Options { addresses: Some(vec![address]), ..Options::default() };
     let structure = analyse(libc, &options).expect("analysed");
     let span = structure.span_at(address).expect("code");
     let line = span.line.expect("a line");
     let file = structure.string(line.file);
     assert!(file.ends_with("sort.c"), "{file}");
-    assert!(
-        frames(&structure, span)
-            .iter()
-            .any(|f| f.contains("qsort_r"))
-    );
+    assert!(frames(&structure, span).iter().any(|f| f.contains("qsort_r")));
 }
 
 #[test]

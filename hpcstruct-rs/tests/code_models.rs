@@ -143,11 +143,7 @@ fn loops_of_x86_64_are_those_of_the_plain_program() {
         &["-finstrument-functions"],
     ];
     let of_gcc: [&[&str]; 4] = [
-        &[
-            "-mindirect-branch=thunk",
-            "-mfunction-return=thunk",
-            "-fcf-protection=none",
-        ],
+        &["-mindirect-branch=thunk", "-mfunction-return=thunk", "-fcf-protection=none"],
         &[
             "-mindirect-branch=thunk-inline",
             "-mfunction-return=thunk-inline",

@@ -48,13 +48,7 @@ fn program(folder: &Folder, how: &str, level: &str) -> Structure {
     let [library, rlib, source, output] = names.each_ref().map(String::as_str);
     folder.write(library, LIBRARY.replace("HOW", how));
     folder.write(source, PROGRAM);
-    let flags = [
-        "-g",
-        "-C",
-        &format!("opt-level={level}"),
-        "-C",
-        "codegen-units=1",
-    ];
+    let flags = ["-g", "-C", &format!("opt-level={level}"), "-C", "codegen-units=1"];
     let as_library = ["--crate-type", "rlib", "--crate-name", "rayon"];
     folder.rustc(library, rlib, &[&as_library[..], &flags].concat());
     let with_library = ["--extern", &format!("rayon={rlib}"), "--crate-name", "app"];

@@ -48,14 +48,8 @@ fn profile(pid: u32, image: u64, addresses: &[CodeAddress]) -> Vec<u8> {
     put(header::IMAGE, &image.to_le_bytes());
     put(header::PERIOD_NS, &5_000_000u64.to_le_bytes());
     put(header::RECORDS, &(addresses.len() as u64 + 2).to_le_bytes());
-    put(
-        HEADER_SIZE,
-        &profile::meta(RecordKind::Root, 0, 0).to_le_bytes(),
-    );
-    put(
-        HEADER_SIZE + RECORD_SIZE,
-        &profile::meta(RecordKind::Entry, 0, 0).to_le_bytes(),
-    );
+    put(HEADER_SIZE, &profile::meta(RecordKind::Root, 0, 0).to_le_bytes());
+    put(HEADER_SIZE + RECORD_SIZE, &profile::meta(RecordKind::Entry, 0, 0).to_le_bytes());
     for (i, address) in addresses.iter().enumerate() {
         let at = HEADER_SIZE + RECORD_SIZE * (i + 2);
         put(at, &profile::meta(RecordKind::Note, 1, 1).to_le_bytes());
@@ -68,11 +62,7 @@ fn profile(pid: u32, image: u64, addresses: &[CodeAddress]) -> Vec<u8> {
 
 fn load_map(pid: u32, image: u64, modules: &[(u16, &str, &[u8])]) -> Vec<u8> {
     let mut data = process::encode_header().to_vec();
-    data.extend(process::encode(&Entry::Start(Start {
-        pid,
-        image,
-        ..Start::default()
-    })));
+    data.extend(process::encode(&Entry::Start(Start { pid, image, ..Start::default() })));
     for (id, path, build_id) in modules {
         data.extend(process::encode(&Entry::Module(Module {
             id: ModuleId(*id),
@@ -118,14 +108,7 @@ fn measurements_select_sampled_procedures_of_each_module() {
     let path = program.to_str().expect("UTF-8");
     folder.write(
         "m/process-7-9.hpcproc",
-        load_map(
-            7,
-            9,
-            &[
-                (1, path, &everything.build_id),
-                (2, "/absent/lib.so", &[1, 2]),
-            ],
-        ),
+        load_map(7, 9, &[(1, path, &everything.build_id), (2, "/absent/lib.so", &[1, 2])]),
     );
     let sampled = CodeAddress::new(ModuleId(1), hot);
     folder.write("m/thread-7-9-1.hpcprofile", profile(7, 9, &[sampled]));
@@ -134,11 +117,7 @@ fn measurements_select_sampled_procedures_of_each_module() {
     let output = command(&folder, &["m"]);
     assert!(output.status.success(), "{}", error_of(&output));
     assert!(error_of(&output).contains("thread-7-9-2.hpcprofile"));
-    let id: String = everything
-        .build_id
-        .iter()
-        .map(|b| format!("{b:02x}"))
-        .collect();
+    let id: String = everything.build_id.iter().map(|b| format!("{b:02x}")).collect();
     let file = folder.0.join(format!("m/structure/{id}.hpcstruct"));
     let structure = decode(&file);
     assert!(!structure.complete && has_name(&structure, "hot") && !has_name(&structure, "unused"));
@@ -170,10 +149,7 @@ fn a_program_that_was_rebuilt_is_refused() {
     folder.write("p.c", C);
     let program = folder.gcc("p.c", "prog", &["-O2", "-g"]);
     let path = program.to_str().expect("UTF-8");
-    folder.write(
-        "m/process-1-1.hpcproc",
-        load_map(1, 1, &[(1, path, &[9; 20])]),
-    );
+    folder.write("m/process-1-1.hpcproc", load_map(1, 1, &[(1, path, &[9; 20])]));
     let address = CodeAddress::new(ModuleId(1), 0x1000);
     folder.write("m/thread-1-1-1.hpcprofile", profile(1, 1, &[address]));
     let output = command(&folder, &["m"]);
@@ -266,14 +242,9 @@ fn tags_are_reported_by_category_and_cause() {
     let output = command(&folder, &["prog", "--tags", "--rules", "rules"]);
     let text = String::from_utf8(output.stdout).expect("text");
     let whole = whole(&folder.0.join("prog"));
-    let locked: u64 = spans_of(&whole, "locked")
-        .iter()
-        .map(|s| s.end - s.start)
-        .sum();
+    let locked: u64 = spans_of(&whole, "locked").iter().map(|s| s.end - s.start).sum();
     let alloc = text.find("overhead:alloc").expect("tagged by its line");
-    let sync = text
-        .find(&format!("overhead:sync {locked} bytes"))
-        .expect("tagged by a rule");
+    let sync = text.find(&format!("overhead:sync {locked} bytes")).expect("tagged by a rule");
     assert!(alloc < sync, "{text}");
     assert!(text[alloc..sync].contains("by `#line` file name"), "{text}");
     assert!(
@@ -335,10 +306,7 @@ fn errors_are_one_line_and_never_a_panic() {
         let output = command(&folder, arguments);
         assert_eq!(output.status.code(), Some(1), "{arguments:?}");
         let text = error_of(&output);
-        assert!(
-            text.contains(message) && text.lines().count() == 1,
-            "{text}"
-        );
+        assert!(text.contains(message) && text.lines().count() == 1, "{text}");
     }
     assert_eq!(std::fs::read(folder.0.join("prog")).ok(), Some(program));
     let output = command(&folder, &["prog", "-j", "0"]);

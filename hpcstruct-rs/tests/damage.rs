@@ -35,10 +35,7 @@ fn check(structure: &Structure) {
 }
 
 fn options() -> Options {
-    Options {
-        threads: 1,
-        ..Options::default()
-    }
+    Options { threads: 1, ..Options::default() }
 }
 
 /// Analyses a damaged copy; tells whether it was still an ELF image.
@@ -77,12 +74,7 @@ fn flipped_bytes_in_every_section_never_panic() {
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
     let mut readable = 0;
     let mut total = 0;
-    for flags in [
-        ["-O2", "-gdwarf-5"],
-        ["-O2", "-gdwarf-4"],
-        ["-O1", "-gdwarf-3"],
-        ["-g", "-gz"],
-    ] {
+    for flags in [["-O2", "-gdwarf-5"], ["-O2", "-gdwarf-4"], ["-O1", "-gdwarf-3"], ["-g", "-gz"]] {
         let original = std::fs::read(folder.gcc("p.c", "p", &flags)).expect("built");
         for (offset, size) in sections(&original) {
             for _ in 0..250 {
@@ -100,10 +92,7 @@ fn flipped_bytes_in_every_section_never_panic() {
         }
     }
     assert!(total > 5000, "{total} mutants");
-    assert_eq!(
-        readable, total,
-        "damage below the headers is never an error"
-    );
+    assert_eq!(readable, total, "damage below the headers is never an error");
 }
 
 #[test]
@@ -137,10 +126,7 @@ fn flipped_header_bytes_and_truncations_never_panic() {
 fn each_kind_of_wrong_file_has_its_own_error() {
     let folder = Folder::new("damage-kinds");
     let error = |path: &Path| analyse(path, &options()).expect_err("refused");
-    assert!(matches!(
-        error(&folder.0.join("absent")),
-        StructError::Read { .. }
-    ));
+    assert!(matches!(error(&folder.0.join("absent")), StructError::Read { .. }));
     assert!(matches!(error(&folder.0), StructError::Read { .. }));
     let script = folder.write("script", "#!/bin/sh\necho\n");
     assert!(matches!(error(&script), StructError::NotElf(_)));
@@ -153,10 +139,7 @@ fn each_kind_of_wrong_file_has_its_own_error() {
     assert!(matches!(error(&object), StructError::NotLoadable { .. }));
     for path in [&script, &empty, &cut, &object] {
         let text = error(path).to_string();
-        assert!(
-            text.contains(": ") && text.contains(path.to_str().expect("UTF-8")),
-            "{text}"
-        );
+        assert!(text.contains(": ") && text.contains(path.to_str().expect("UTF-8")), "{text}");
     }
 }
 
@@ -235,9 +218,5 @@ fn split_debug_information_that_is_lost_is_said() {
     folder.run("sh", &["-c", "rm *.dwo"]);
     let structure = whole(&path);
     assert!(has_name(&structure, "entry"));
-    assert!(
-        structure.notes.iter().any(|n| n.contains(".dwo")),
-        "{:?}",
-        structure.notes
-    );
+    assert!(structure.notes.iter().any(|n| n.contains(".dwo")), "{:?}", structure.notes);
 }

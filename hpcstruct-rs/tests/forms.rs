@@ -155,10 +155,7 @@ fn rustc_packages_and_objects_tell_the_same() {
     }
     let lost = whole(&folder.0.join("unpacked"));
     assert!(lost.notes.iter().any(|n| n.contains("--debug-dir")));
-    let options = Options {
-        debug_directories: vec![moved],
-        ..Options::default()
-    };
+    let options = Options { debug_directories: vec![moved], ..Options::default() };
     let found = analyse(&folder.0.join("unpacked"), &options).expect("analysed");
     assert_eq!(own(&found), truth);
 }
@@ -195,16 +192,7 @@ fn symbols_that_distributions_pack_into_stripped_modules_are_found() {
     folder.write("p.c", C);
     let path = folder.gcc("p.c", "p", &["-O2", "-Wl,--build-id=none"]);
     folder.run("objcopy", &["--only-keep-debug", "p", "p.debug"]);
-    folder.run(
-        "objcopy",
-        &[
-            "-S",
-            "--keep-symbol=entry",
-            "--keep-symbol=main",
-            "p.debug",
-            "mini",
-        ],
-    );
+    folder.run("objcopy", &["-S", "--keep-symbol=entry", "--keep-symbol=main", "p.debug", "mini"]);
     folder.run("xz", &["mini"]);
     folder.run("strip", &["-s", "p"]);
     assert!(!has_name(&whole(&path), "entry"));

@@ -107,11 +107,7 @@ fn marked(source: &str) -> Vec<Mark<'_>> {
             let (mark, _) = comment.split_once(':').expect("a mark");
             let (procedure, loops) = mark.split_once(' ').expect("procedure and number");
             let loops = loops.parse().expect("a number");
-            marks.push(Mark {
-                line,
-                procedure,
-                loops,
-            });
+            marks.push(Mark { line, procedure, loops });
         }
     }
     assert!(marks.len() > 2);
@@ -285,11 +281,7 @@ fn main() {
 fn loops_of_rust_lead_through_handlers() {
     let folder = Folder::new("pads-rust");
     folder.write("pads.rs", RUST);
-    let loops = [
-        ("pads::retry", 1),
-        ("pads::go_on", 1),
-        ("pads::cleans_up", 0),
-    ];
+    let loops = [("pads::retry", 1), ("pads::go_on", 1), ("pads::cleans_up", 0)];
     for level in [
         &["-Copt-level=0"][..],
         &["-Copt-level=1"],
@@ -301,10 +293,7 @@ fn loops_of_rust_lead_through_handlers() {
         let path = folder.rustc("pads.rs", "p", &flags);
         let first = whole(&path);
         check(&first, RUST, &loops, &format!("{level:?}"));
-        let options = Options {
-            threads: 1,
-            ..Options::default()
-        };
+        let options = Options { threads: 1, ..Options::default() };
         let again = hpcstruct_rs::analyse(&path, &options).expect("analysed");
         assert!(first.encode() == again.encode(), "{level:?}");
     }
@@ -323,10 +312,7 @@ fn damaged_tables_of_handlers_are_survived() {
         let section = section.expect("code with handlers");
         section.file_range().expect("bytes")
     };
-    let options = Options {
-        threads: 1,
-        ..Options::default()
-    };
+    let options = Options { threads: 1, ..Options::default() };
     let mut differ = 0;
     let sound = hpcstruct_rs::analyse_bytes("pads.so", &whole, &options).expect("sound");
     for at in start..start + length {

@@ -92,13 +92,8 @@ fn fortran_has_modules_and_procedures_within_procedures() {
     let Some(structure) = compile("fortran-0", &["-g", "-O0", "-fopenmp"]) else {
         return;
     };
-    let mut names = vec![
-        "grid::total",
-        "grid::total::inner",
-        "grid::faraway::far",
-        "plain",
-        "plain._omp_fn.0",
-    ];
+    let mut names =
+        vec!["grid::total", "grid::total::inner", "grid::faraway::far", "plain", "plain._omp_fn.0"];
     assert_names(&structure, &names);
     // Inlined ones, too: `inner` is in a loop of `total`.
     let structure = compile("fortran-2", &["-g", "-O2", "-fno-ipa-icf"]).expect("as above");

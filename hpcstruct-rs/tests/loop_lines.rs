@@ -35,9 +35,7 @@ fn marks(source: &str) -> (BTreeMap<String, BTreeSet<Line>>, Vec<String>) {
     let mut out: BTreeMap<String, BTreeSet<Line>> = BTreeMap::new();
     for (mark, line) in &lines {
         let procedure = mark.split('.').next().unwrap_or(mark);
-        let around = mark
-            .rsplit_once('.')
-            .and_then(|(outer, _)| lines.get(outer));
+        let around = mark.rsplit_once('.').and_then(|(outer, _)| lines.get(outer));
         let loops = out.entry(procedure.to_owned()).or_default();
         loops.insert((*line, around.copied()));
     }
@@ -54,10 +52,7 @@ fn loops_around(structure: &Structure, scope: Option<ScopeId>) -> Vec<(String, u
             let site = scope.site.expect("a place in the source");
             let file = structure.string(site.file);
             let base = file.rsplit('/').next().unwrap_or(file);
-            assert_eq!(
-                structure.string(scope.name),
-                format!("loop at {base}:{}", site.line)
-            );
+            assert_eq!(structure.string(scope.name), format!("loop at {base}:{}", site.line));
             out.push((base.to_owned(), site.line));
         }
         next = scope.parent;
@@ -71,9 +66,7 @@ fn found(path: &Path, file: &str) -> BTreeMap<String, BTreeSet<Line>> {
     let mut out: BTreeMap<String, BTreeSet<Line>> = BTreeMap::new();
     for span in &structure.spans {
         let procedure = &structure.procedures[span.procedure.0 as usize];
-        let declared = procedure
-            .declared
-            .map(|d| structure.string(d.file).to_owned());
+        let declared = procedure.declared.map(|d| structure.string(d.file).to_owned());
         let name = procedure_name(&structure, span);
         if !declared.is_some_and(|d| d.ends_with(file)) && !name.starts_with("corpus::") {
             continue;
@@ -84,9 +77,7 @@ fn found(path: &Path, file: &str) -> BTreeMap<String, BTreeSet<Line>> {
         for (i, (at, line)) in around.iter().enumerate() {
             assert_eq!(at, file, "{name}: a loop at {at}:{line}");
             let outer = around.get(i + 1).map(|l| l.1);
-            out.entry(name.to_owned())
-                .or_default()
-                .insert((*line, outer));
+            out.entry(name.to_owned()).or_default().insert((*line, outer));
         }
     }
     out
@@ -95,10 +86,7 @@ fn found(path: &Path, file: &str) -> BTreeMap<String, BTreeSet<Line>> {
 #[test]
 fn c_loops_have_the_lines_of_their_source() {
     let (expected, some) = marks(C);
-    assert!(
-        expected.len() >= 13 && some.len() == 2,
-        "{expected:?} {some:?}"
-    );
+    assert!(expected.len() >= 13 && some.len() == 2, "{expected:?} {some:?}");
     let folder = Folder::new("loop-lines-c");
     folder.write("corpus.c", C);
     let inner = *expected["inlined_sum"].first().expect("marked");
@@ -148,9 +136,7 @@ fn a_loop_of_inlined_code_lies_in_the_inlined_call() {
     ];
     let is_there = structure.spans.iter().any(|span| {
         let scopes = structure.scope_chain(span);
-        let names = scopes
-            .iter()
-            .map(|s| structure.string(structure.scopes[s.0 as usize].name));
+        let names = scopes.iter().map(|s| structure.string(structure.scopes[s.0 as usize].name));
         names.eq(chain.iter().map(String::as_str))
     });
     assert!(is_there, "loop > inlined call > loop");
@@ -189,15 +175,10 @@ long outer(const long *p, long n)
         .collect();
     folder.write("without.s", without.join("\n"));
     folder.write("with.s", &text);
-    for (source, expected) in [
-        ("with.s", "loop at user.c:22"),
-        ("without.s", "loop at inner.h:8"),
-    ] {
+    for (source, expected) in [("with.s", "loop at user.c:22"), ("without.s", "loop at inner.h:8")]
+    {
         let structure = whole(&folder.gcc(source, &format!("{source}.so"), &["-shared"]));
-        let loops = structure
-            .scopes
-            .iter()
-            .filter(|s| s.kind == ScopeKind::Loop);
+        let loops = structure.scopes.iter().filter(|s| s.kind == ScopeKind::Loop);
         let names: Vec<&str> = loops.map(|s| structure.string(s.name)).collect();
         assert_eq!(names, [expected], "{source}");
     }
@@ -213,12 +194,7 @@ fn rust_loops_have_the_lines_of_the_users_source() {
         vec!["-Cdebuginfo=2", "-Copt-level=2"],
         vec!["-Cdebuginfo=1", "-Copt-level=3"],
         vec!["-Cdebuginfo=line-tables-only", "-Copt-level=3"],
-        vec![
-            "-Cdebuginfo=1",
-            "-Copt-level=3",
-            "-Clto=fat",
-            "-Cpanic=abort",
-        ],
+        vec!["-Cdebuginfo=1", "-Copt-level=3", "-Clto=fat", "-Cpanic=abort"],
     ] {
         let mut all = vec!["--crate-type=cdylib", "-Ccodegen-units=1"];
         all.extend(&flags);
@@ -229,10 +205,7 @@ fn rust_loops_have_the_lines_of_the_users_source() {
             let name = if name == "repeat" { "closures" } else { name };
             let here = found.get(name);
             let here = here.unwrap_or_else(|| panic!("{flags:?}: no loop in {name}: {found:?}"));
-            assert!(
-                loops.is_subset(here),
-                "{flags:?}: {name} has {here:?}, expected {loops:?}"
-            );
+            assert!(loops.is_subset(here), "{flags:?}: {name} has {here:?}, expected {loops:?}");
         }
     }
 }
@@ -245,11 +218,7 @@ fn the_result_does_not_depend_on_threads_nor_on_what_else_is_wanted() {
     let flags = ["--crate-type=cdylib", "-Cdebuginfo=1", "-Copt-level=2"];
     let library = folder.rustc("corpus.rs", "corpus.so", &flags);
     let with = |threads, addresses| {
-        let options = Options {
-            threads,
-            addresses,
-            ..Options::default()
-        };
+        let options = Options { threads, addresses, ..Options::default() };
         analyse(&library, &options).expect("a module")
     };
     let one = with(1, None);

@@ -54,9 +54,7 @@ fn instrument(file: usize, assembly: &str, blocks: &mut Vec<Block>) -> String {
             procedure = name.trim_matches('"').to_owned();
         }
         let label = code.strip_suffix(':').and_then(|l| l.strip_prefix(".LBB"));
-        let unnamed = comment
-            .trim_start_matches(['#', '/', ';', ' '])
-            .strip_prefix("%bb.");
+        let unnamed = comment.trim_start_matches(['#', '/', ';', ' ']).strip_prefix("%bb.");
         let name = match (label, unnamed) {
             (Some(label), _) => Some(format!("BB{label}")),
             // Unnamed blocks are no headers: any name will do.
@@ -67,14 +65,9 @@ fn instrument(file: usize, assembly: &str, blocks: &mut Vec<Block>) -> String {
         if !code.starts_with(".file\t") && !code.starts_with(".loc\t") {
             let _ = writeln!(out, "{line}");
         }
-        let called = code
-            .split_once('\t')
-            .filter(|c| c.0.starts_with("call") || c.0 == "bl");
+        let called = code.split_once('\t').filter(|c| c.0.starts_with("call") || c.0 == "bl");
         let called = called.map_or("", |c| c.1.trim_end_matches("@PLT"));
-        if let Some(block) = blocks
-            .last_mut()
-            .filter(|_| never.iter().any(|n| n == called))
-        {
+        if let Some(block) = blocks.last_mut().filter(|_| never.iter().any(|n| n == called)) {
             block.is_last = true;
         }
         if let Some(name) = name {
@@ -125,13 +118,8 @@ fn assemble(folder: &Folder, name: &str, assembly: &str, tools: &Tools) -> Strin
 /// Links objects into a library, whatever they lack.
 fn link(folder: &Folder, name: &str, objects: &[String], tools: &Tools) -> PathBuf {
     let library = format!("{name}.so");
-    let mut arguments = vec![
-        "-shared",
-        "-nostdlib",
-        "-Wl,-Bsymbolic,--discard-none,-z,muldefs",
-        "-o",
-        &library,
-    ];
+    let mut arguments =
+        vec!["-shared", "-nostdlib", "-Wl,-Bsymbolic,--discard-none,-z,muldefs", "-o", &library];
     arguments.extend(objects.iter().map(String::as_str));
     folder.run(tools.cc, &arguments);
     folder.0.join(library)
@@ -144,10 +132,7 @@ fn addresses(library: &Path, count: usize) -> Vec<u64> {
     let mut found = vec![u64::MAX; count];
     for symbol in file.symbols() {
         let name = symbol.name().unwrap_or("");
-        if let Some(number) = name
-            .strip_prefix(".Lhpc")
-            .and_then(|n| n.parse::<usize>().ok())
-        {
+        if let Some(number) = name.strip_prefix(".Lhpc").and_then(|n| n.parse::<usize>().ok()) {
             found[number] = symbol.address();
         }
     }
@@ -233,10 +218,8 @@ fn compare(library: &Path, blocks: &[Block], verbose: bool) -> Score {
             continue;
         };
         let found = by_entry.get(&entry).copied().unwrap_or(&nothing);
-        let names: HashMap<&str, u64> = members
-            .iter()
-            .map(|i| (blocks[*i].name.as_str(), addresses[*i]))
-            .collect();
+        let names: HashMap<&str, u64> =
+            members.iter().map(|i| (blocks[*i].name.as_str(), addresses[*i])).collect();
         // Empty blocks share the address of the next one: the last one there has the code.
         let expected: BTreeMap<u64, Option<(u64, u32)>> = members
             .iter()
@@ -273,17 +256,11 @@ fn score_of(expected: &BTreeMap<u64, Option<(u64, u32)>>, found: &ProcedureLoops
     let mut theirs: Vec<(u64, u32)> = expected.values().flatten().copied().collect();
     theirs.sort_unstable();
     theirs.dedup();
-    let ours: Vec<(u64, u32)> = found
-        .loops
-        .iter()
-        .filter_map(|l| inner(found, l.header))
-        .collect();
+    let ours: Vec<(u64, u32)> = found.loops.iter().filter_map(|l| inner(found, l.header)).collect();
     if theirs.is_empty() && ours.is_empty() {
         return Score::default();
     }
-    let same = expected
-        .iter()
-        .all(|(a, theirs)| inner(found, *a) == *theirs);
+    let same = expected.iter().all(|(a, theirs)| inner(found, *a) == *theirs);
     Score {
         procedures: 1,
         equal: usize::from(same),
@@ -321,19 +298,8 @@ fn oracle(folder: &Folder, name: &str, assembly: &[PathBuf], tools: &Tools) -> S
 fn rustc(folder: &Folder, source: &Path, name: &str, flags: &[&str]) -> Score {
     let output = format!("{name}.s");
     let source = source.to_string_lossy();
-    let mut arguments = vec![
-        "--edition=2021",
-        "--crate-type=lib",
-        "--emit=asm",
-        "-Zverbose-asm",
-    ];
-    arguments.extend([
-        "-Ccodegen-units=1",
-        "--cap-lints=allow",
-        &source,
-        "-o",
-        &output,
-    ]);
+    let mut arguments = vec!["--edition=2021", "--crate-type=lib", "--emit=asm", "-Zverbose-asm"];
+    arguments.extend(["-Ccodegen-units=1", "--cap-lints=allow", &source, "-o", &output]);
     arguments.extend(flags);
     let rustc = std::env::var("RUSTC").unwrap_or_else(|_| "rustc".to_owned());
     let status = Command::new(rustc)
@@ -361,23 +327,15 @@ fn can_run(program: &str) -> bool {
 }
 
 fn corpus(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/loops")
-        .join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/loops").join(name)
 }
 
 /// Precision and recall of loops, and the share of equal procedures, are at least `least` percent.
 fn expect(score: Score, least: usize, loops: usize) {
-    assert!(
-        score.theirs >= loops,
-        "only {} loops compared",
-        score.theirs
-    );
-    for (part, of) in [
-        (score.both, score.theirs),
-        (score.both, score.ours),
-        (score.equal, score.procedures),
-    ] {
+    assert!(score.theirs >= loops, "only {} loops compared", score.theirs);
+    for (part, of) in
+        [(score.both, score.theirs), (score.both, score.ours), (score.equal, score.procedures)]
+    {
         assert!(part * 100 >= of * least, "{part} of {of}: {score:?}");
     }
 }
@@ -408,13 +366,7 @@ fn c_code_agrees_with_llvm() {
     let folder = Folder::new("loops-c");
     let mut sum = Score::default();
     for flags in ["-O0", "-O1", "-O2", "-O3", "-Os"] {
-        sum.add(clang(
-            &folder,
-            &corpus("corpus.c"),
-            &flags[1..],
-            &[flags],
-            &NATIVE,
-        ));
+        sum.add(clang(&folder, &corpus("corpus.c"), &flags[1..], &[flags], &NATIVE));
     }
     println!("all: {sum:?}");
     expect(sum, 98, 60);
@@ -422,14 +374,9 @@ fn c_code_agrees_with_llvm() {
 
 #[test]
 fn aarch64_code_agrees_with_llvm() {
-    let tools = Tools {
-        cc: "aarch64-linux-gnu-gcc",
-    };
+    let tools = Tools { cc: "aarch64-linux-gnu-gcc" };
     if !can_run("clang") || !can_run(tools.cc) {
-        println!(
-            "SKIPPED: clang or {} is not installed; AArch64 code was not compared",
-            tools.cc
-        );
+        println!("SKIPPED: clang or {} is not installed; AArch64 code was not compared", tools.cc);
         return;
     }
     let folder = Folder::new("loops-aarch64");
@@ -457,13 +404,7 @@ fn further_sources_agree_with_llvm() {
         let name = format!("further{i}");
         let is_rust = source.extension().is_some_and(|e| e == "rs");
         let arm = flags.iter().any(|f| f.contains("aarch64"));
-        let tools = if arm {
-            Tools {
-                cc: "aarch64-linux-gnu-gcc",
-            }
-        } else {
-            NATIVE
-        };
+        let tools = if arm { Tools { cc: "aarch64-linux-gnu-gcc" } } else { NATIVE };
         sum.add(if is_rust {
             rustc(&folder, &source, &name, &flags)
         } else {
@@ -499,9 +440,7 @@ fn assembly_agrees_with_llvm() {
     for group in groups {
         let name = group.file_name().unwrap_or_default().to_string_lossy();
         let tools = match name.ends_with("AArch64") {
-            true => Tools {
-                cc: "aarch64-linux-gnu-gcc",
-            },
+            true => Tools { cc: "aarch64-linux-gnu-gcc" },
             false => NATIVE,
         };
         println!("{name}");

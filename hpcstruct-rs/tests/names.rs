@@ -9,10 +9,7 @@ fn rust_procedures_are_qualified_at_every_debug_level() {
     folder.write("shapes.rs", NAMES_RS);
     for debug in ["0", "line-tables-only", "1", "2"] {
         for level in ["0", "2"] {
-            let flags = [
-                format!("-Cdebuginfo={debug}"),
-                format!("-Copt-level={level}"),
-            ];
+            let flags = [format!("-Cdebuginfo={debug}"), format!("-Copt-level={level}")];
             let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
             let structure = whole(&folder.rustc("shapes.rs", "p", &flags));
             for name in [
@@ -22,10 +19,7 @@ fn rust_procedures_are_qualified_at_every_debug_level() {
                 "<u32 as shapes::shapes::Area>::area",
             ] {
                 let spans = spans_of(&structure, name);
-                assert!(
-                    !spans.is_empty(),
-                    "no {name} at debug={debug} opt-level={level}"
-                );
+                assert!(!spans.is_empty(), "no {name} at debug={debug} opt-level={level}");
                 let procedure = &structure.procedures[spans[0].procedure.0 as usize];
                 assert_eq!(procedure.origin, Origin::User);
                 assert_eq!(procedure.tag, None);
@@ -55,11 +49,7 @@ fn closures_and_inlined_procedures_have_readable_names() {
             assert!(has_name(&structure, name), "no {name} at debug={debug}");
         }
         // The whole chain, innermost first, at some instruction.
-        let chain = [
-            "shapes::shapes::helper::mixed",
-            "shapes::main::{closure#0}",
-            "shapes::apply",
-        ];
+        let chain = ["shapes::shapes::helper::mixed", "shapes::main::{closure#0}", "shapes::apply"];
         let found = structure.spans.iter().any(|span| {
             let frames = frames(&structure, span);
             frames.windows(3).any(|w| w == chain)
@@ -80,12 +70,7 @@ fn inlined_names_without_namespaces_are_qualified_by_their_file() {
         "inner/deep.rs",
         "#[inline(always)] pub fn twist(n: u64) -> u64 { (n ^ 3).wrapping_mul(n | 9).rotate_left(n as u32 & 7) }\n",
     );
-    let flags = [
-        "-Cdebuginfo=line-tables-only",
-        "-Copt-level=2",
-        "--crate-name",
-        "app",
-    ];
+    let flags = ["-Cdebuginfo=line-tables-only", "-Copt-level=2", "--crate-name", "app"];
     let structure = whole(&folder.rustc("main.rs", "p", &flags));
     assert!(has_name(&structure, "app::run"));
     assert!(has_name(&structure, "app::inner::deep::twist"));
@@ -175,16 +160,9 @@ fn with_line_tables_alone_async_functions_and_closures_are_named_by_the_function
 fn v0_names_show_their_generic_arguments() {
     let folder = Folder::new("names-v0");
     folder.write("shapes.rs", NAMES_RS);
-    let flags = [
-        "-Cdebuginfo=1",
-        "-Copt-level=2",
-        "-Csymbol-mangling-version=v0",
-    ];
+    let flags = ["-Cdebuginfo=1", "-Copt-level=2", "-Csymbol-mangling-version=v0"];
     let structure = whole(&folder.rustc("shapes.rs", "p", &flags));
-    assert!(has_name(
-        &structure,
-        "shapes::apply::<shapes::main::{closure#0}>"
-    ));
+    assert!(has_name(&structure, "shapes::apply::<shapes::main::{closure#0}>"));
     assert!(has_name(&structure, "shapes::shapes::Ring<u32>::outline"));
 }
 
@@ -214,19 +192,10 @@ fn cpp_and_c_names() {
     folder.write("p.cc", CPP);
     folder.run("g++", &["-O2", "-g", "p.cc", "-o", "p"]);
     let structure = whole(&folder.0.join("p"));
-    for name in [
-        "space::Box<int>::twice",
-        "space::plain",
-        "bare",
-        "folded",
-        "main",
-    ] {
+    for name in ["space::Box<int>::twice", "space::plain", "bare", "folded", "main"] {
         assert!(has_name(&structure, name), "no {name}");
     }
-    assert!(
-        has_name(&structure, "{lambda}"),
-        "inlined, without a linkage name"
-    );
+    assert!(has_name(&structure, "{lambda}"), "inlined, without a linkage name");
     assert!(has_name(&structure, "main::{lambda(int)#2}"), "out of line");
 }
 
@@ -245,15 +214,9 @@ fn cold_parts_belong_to_their_procedure_with_and_without_debug_information() {
         let structure = whole(&path);
         let spans = spans_of(&structure, "entry");
         let ids: Vec<_> = spans.iter().map(|s| s.procedure).collect();
-        assert!(
-            ids.windows(2).all(|w| w[0] == w[1]),
-            "entry is one procedure"
-        );
+        assert!(ids.windows(2).all(|w| w[0] == w[1]), "entry is one procedure");
         let apart = spans.windows(2).any(|w| w[0].end + 16 < w[1].start);
-        assert!(
-            apart,
-            "{debug}: gcc splits a cold part off, and it is entry's: {spans:?}"
-        );
+        assert!(apart, "{debug}: gcc splits a cold part off, and it is entry's: {spans:?}");
         assert!(!structure.strings.iter().any(|s| s.ends_with(".cold")));
     }
 }
@@ -294,18 +257,10 @@ fn origins_of_the_runtime_and_the_standard_library() {
     let structure = whole(&folder.rustc(
         "main.rs",
         "p",
-        &[
-            "-g",
-            "-O",
-            "--extern",
-            "work_stealing_rt=libwork_stealing_rt.rlib",
-        ],
+        &["-g", "-O", "--extern", "work_stealing_rt=libwork_stealing_rt.rlib"],
     ));
     let origin = |name: &str| {
-        let found = structure
-            .procedures
-            .iter()
-            .find(|p| structure.string(p.name) == name);
+        let found = structure.procedures.iter().find(|p| structure.string(p.name) == name);
         found.unwrap_or_else(|| panic!("no {name}")).origin
     };
     assert_eq!(
@@ -313,10 +268,7 @@ fn origins_of_the_runtime_and_the_standard_library() {
         Origin::Runtime
     );
     assert_eq!(origin("work_stealing_rt::enter"), Origin::Runtime);
-    assert_eq!(
-        origin("<main::Mine as work_stealing_rt::Job>::run"),
-        Origin::User
-    );
+    assert_eq!(origin("<main::Mine as work_stealing_rt::Job>::run"), Origin::User);
     assert_eq!(origin("main::main"), Origin::User);
     assert_eq!(origin("std::rt::lang_start_internal"), Origin::System);
     assert_eq!(origin("_start"), Origin::System);

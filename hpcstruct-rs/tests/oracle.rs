@@ -26,18 +26,11 @@ fn oracle(path: &Path) -> Oracle {
 type Frame = (String, Option<String>, u32);
 
 fn oracle_frames(oracle: &Oracle, address: u64) -> Vec<Frame> {
-    let mut found = oracle
-        .find_frames(address)
-        .skip_all_loads()
-        .expect("undamaged");
+    let mut found = oracle.find_frames(address).skip_all_loads().expect("undamaged");
     let mut frames = Vec::new();
     while let Some(frame) = found.next().expect("undamaged") {
-        let name = frame
-            .function
-            .and_then(|f| Some(f.raw_name().ok()?.into_owned()));
-        let (file, line) = frame
-            .location
-            .map_or((None, None), |l| (l.file.map(normal), l.line));
+        let name = frame.function.and_then(|f| Some(f.raw_name().ok()?.into_owned()));
+        let (file, line) = frame.location.map_or((None, None), |l| (l.file.map(normal), l.line));
         frames.push((name.unwrap_or_default(), file, line.unwrap_or(0)));
     }
     frames
@@ -92,16 +85,8 @@ fn core_of(name: &str) -> String {
             _ => {}
         }
     }
-    let last = plain
-        .trim_end_matches(':')
-        .rsplit("::")
-        .next()
-        .unwrap_or("");
-    let last = if last.contains("closure") {
-        "closure"
-    } else {
-        last
-    };
+    let last = plain.trim_end_matches(':').rsplit("::").next().unwrap_or("");
+    let last = if last.contains("closure") { "closure" } else { last };
     last.to_owned()
 }
 
@@ -162,23 +147,8 @@ fn rust_programs_at_all_levels() {
         ("o0", vec!["-Cdebuginfo=2"]),
         ("o1", vec!["-Cdebuginfo=1", "-Copt-level=1"]),
         ("o2", vec!["-Cdebuginfo=line-tables-only", "-Copt-level=2"]),
-        (
-            "o3",
-            vec![
-                "-Cdebuginfo=2",
-                "-Copt-level=3",
-                "-Csymbol-mangling-version=v0",
-            ],
-        ),
-        (
-            "lto",
-            vec![
-                "-Cdebuginfo=1",
-                "-Copt-level=3",
-                "-Clto=fat",
-                "-Ccodegen-units=1",
-            ],
-        ),
+        ("o3", vec!["-Cdebuginfo=2", "-Copt-level=3", "-Csymbol-mangling-version=v0"]),
+        ("lto", vec!["-Cdebuginfo=1", "-Copt-level=3", "-Clto=fat", "-Ccodegen-units=1"]),
     ] {
         let path = folder.rustc("shapes.rs", name, &flags);
         expect_agreement(&path, 5_000);
@@ -209,11 +179,7 @@ fn c_programs_at_all_levels_and_dwarf_versions() {
             expect_agreement(&path, 15);
         }
     }
-    for flags in [
-        ["-O2", "-g", "-flto"],
-        ["-O2", "-g", "-gz"],
-        ["-O2", "-g", "-static"],
-    ] {
+    for flags in [["-O2", "-g", "-flto"], ["-O2", "-g", "-gz"], ["-O2", "-g", "-static"]] {
         let path = folder.gcc("p.c", "p", &flags);
         expect_agreement(&path, 15);
     }

@@ -13,18 +13,12 @@ fn build(folder: &Folder, flags: &[&str]) -> std::path::PathBuf {
     folder.write("p.c", C);
     let path = folder.gcc("p.c", "p", flags);
     folder.run("objcopy", &["--only-keep-debug", "p", "p.debug"]);
-    folder.run(
-        "objcopy",
-        &["--strip-all", "--add-gnu-debuglink=p.debug", "p"],
-    );
+    folder.run("objcopy", &["--strip-all", "--add-gnu-debuglink=p.debug", "p"]);
     path
 }
 
 fn with_folder(path: &Path, folder: &Path) -> Structure {
-    let options = Options {
-        debug_directories: vec![folder.to_owned()],
-        ..Options::default()
-    };
+    let options = Options { debug_directories: vec![folder.to_owned()], ..Options::default() };
     analyse(path, &options).expect("analysed")
 }
 
@@ -70,17 +64,10 @@ fn by_build_id() {
     std::fs::rename(folder.0.join("p.debug"), place.join("cdef0123456789.debug")).expect("moved");
     let structure = with_folder(&path, &folder.0.join("store"));
     assert!(is_complete(&structure), "{:?}", structure.notes);
-    assert_eq!(
-        structure.build_id,
-        [0xab, 0xcd, 0xef, 1, 0x23, 0x45, 0x67, 0x89]
-    );
+    assert_eq!(structure.build_id, [0xab, 0xcd, 0xef, 1, 0x23, 0x45, 0x67, 0x89]);
 
     // A file in the right place that is another build's is left alone.
-    folder.gcc(
-        "p.c",
-        "other",
-        &["-O1", "-g", "-Wl,--build-id=0x1111111111111111"],
-    );
+    folder.gcc("p.c", "other", &["-O1", "-g", "-Wl,--build-id=0x1111111111111111"]);
     std::fs::copy(folder.0.join("other"), place.join("cdef0123456789.debug")).expect("copied");
     assert!(!is_complete(&with_folder(&path, &folder.0.join("store"))));
 }
@@ -93,11 +80,7 @@ fn a_debug_file_by_itself_says_that_it_has_no_code() {
     let alone = whole(&folder.0.join("p.debug"));
     assert!(is_complete(&alone));
     let notes: Vec<_> = alone.notes.iter().filter(|n| is_told(n)).collect();
-    assert!(
-        matches!(notes.as_slice(), [n] if n.contains("abcdef0123456789")),
-        "{:?}",
-        alone.notes
-    );
+    assert!(matches!(notes.as_slice(), [n] if n.contains("abcdef0123456789")), "{:?}", alone.notes);
     let has_loops = |s: &Structure| s.scopes.iter().any(|s| s.kind == ScopeKind::Loop);
     assert!(!has_loops(&alone));
     // What the note says to do brings them.

@@ -75,17 +75,11 @@ fn c_line_directives_at_every_level() {
         &["-g1", "-O3"],
     ];
     let mut runs: Vec<(&str, &[&str])> = levels.iter().map(|flags| ("gcc", *flags)).collect();
-    if std::process::Command::new("clang")
-        .arg("--version")
-        .output()
-        .is_ok()
-    {
+    if std::process::Command::new("clang").arg("--version").output().is_ok() {
         let without_lto = levels.iter().filter(|f| !f.contains(&"-flto"));
         runs.extend(without_lto.map(|flags| ("clang", *flags)));
         // Clang's link-time optimisation needs LLVM's linker, or a plugin.
-        let lld = std::process::Command::new("ld.lld")
-            .arg("--version")
-            .output();
+        let lld = std::process::Command::new("ld.lld").arg("--version").output();
         if lld.is_ok() {
             runs.push(("clang", &["-g", "-O2", "-flto", "-fuse-ld=lld"]));
             runs.push(("clang", &["-g1", "-O3", "-flto", "-fuse-ld=lld"]));
@@ -102,26 +96,14 @@ fn c_line_directives_at_every_level() {
         folder.run(compiler, &arguments);
         let structure = whole(&folder.0.join("p"));
         let flags = (compiler, flags);
-        assert_eq!(
-            categories(&structure, "release"),
-            set(["sync"]),
-            "{flags:?}"
-        );
+        assert_eq!(categories(&structure, "release"), set(["sync"]), "{flags:?}");
         let own = categories(&structure, "work");
         assert_eq!(own, set(["", "other", "sync"]), "{flags:?}");
-        assert_eq!(
-            categories_inside(&structure, "acquire"),
-            set(["sync"]),
-            "{flags:?}"
-        );
+        assert_eq!(categories_inside(&structure, "acquire"), set(["sync"]), "{flags:?}");
         assert_eq!(categories(&structure, "clean"), set([""]), "{flags:?}");
         let release = spans_of(&structure, "release")[0].procedure;
         let whole_tag = structure.procedures[release.0 as usize].tag;
-        assert_eq!(
-            whole_tag.map(|t| structure.string(t)),
-            Some("sync"),
-            "{flags:?}"
-        );
+        assert_eq!(whole_tag.map(|t| structure.string(t)), Some("sync"), "{flags:?}");
     }
 }
 
@@ -245,14 +227,9 @@ fn rust_forms(debug: &str, levels: &[&[&str]]) {
             // With line tables only modules are read in the source files; not in ones that
             // changed after the build.
             let later = std::time::SystemTime::now() + std::time::Duration::from_secs(60);
-            let source = std::fs::File::options()
-                .write(true)
-                .open(folder.0.join("app.rs"));
+            let source = std::fs::File::options().write(true).open(folder.0.join("app.rs"));
             let source = source.expect("writable");
-            let before = source
-                .metadata()
-                .and_then(|m| m.modified())
-                .expect("a time");
+            let before = source.metadata().and_then(|m| m.modified()).expect("a time");
             source.set_modified(later).expect("set");
             let structure = whole(&folder.0.join("p"));
             check_rust_forms(&structure, false, inlined, &flags);
@@ -318,16 +295,8 @@ fn a_function_of_another_crate_that_the_runtime_runs_is_user_work() {
             .collect();
         let structure = whole(&folder.rustc("user.rs", "p", &user));
         // The runtime's own helper, in no tagged module, is covered by its tagged caller.
-        assert_eq!(
-            categories_inside(&structure, "runtime::plain"),
-            set(["sched"]),
-            "{user:?}"
-        );
-        assert_eq!(
-            categories_inside(&structure, "user::task"),
-            set([""]),
-            "{user:?}"
-        );
+        assert_eq!(categories_inside(&structure, "runtime::plain"), set(["sched"]), "{user:?}");
+        assert_eq!(categories_inside(&structure, "user::task"), set([""]), "{user:?}");
     }
 }
 
@@ -338,20 +307,15 @@ fn rules_tag_procedures_files_and_modules() {
     let path = folder.rustc("app.rs", "p", &["-Cdebuginfo=1", "-O"]);
     let with = |text: &str| {
         let rules = folder.write("rules", text);
-        let options = Options {
-            rules: Rules::with_file(&rules).expect("parses"),
-            ..Options::default()
-        };
+        let options =
+            Options { rules: Rules::with_file(&rules).expect("parses"), ..Options::default() };
         analyse(&path, &options).expect("analysed")
     };
     let structure = with("procedure app::clean idle\n");
     assert_eq!(categories(&structure, "app::clean"), set(["idle"]));
     // The innermost tag wins over the rule for the whole procedure.
     let structure = with("procedure app::by_file mine\n");
-    assert_eq!(
-        categories(&structure, "app::by_file"),
-        set(["mine", "sync"])
-    );
+    assert_eq!(categories(&structure, "app::by_file"), set(["mine", "sync"]));
     let structure = with("file */app.rs source\n");
     assert_eq!(categories(&structure, "app::clean"), set(["source"]));
     let structure = with("module */p everything\n");
@@ -368,10 +332,8 @@ fn std_synchronisation_is_tagged_by_the_built_in_rules() {
     );
     let structure = whole(&folder.rustc("locks.rs", "p", &["-Cdebuginfo=1", "-O"]));
     assert_eq!(categories(&structure, "locks::locked"), set(["", "sync"]));
-    let contended = structure
-        .procedures
-        .iter()
-        .find(|p| structure.string(p.name).contains("lock_contended"));
+    let contended =
+        structure.procedures.iter().find(|p| structure.string(p.name).contains("lock_contended"));
     let tag = contended.expect("std keeps it out of line").tag;
     assert_eq!(tag.map(|t| structure.string(t)), Some("sync"));
 }
@@ -384,17 +346,11 @@ fn sampled_addresses_select_their_procedures_and_change_nothing_in_them() {
     let all = whole(&path);
     assert!(all.complete);
     let address = spans_of(&all, "app::by_file")[1].start;
-    let options = Options {
-        addresses: Some(vec![address, 0xdead_beef_0000]),
-        ..Options::default()
-    };
+    let options =
+        Options { addresses: Some(vec![address, 0xdead_beef_0000]), ..Options::default() };
     let some = analyse(&path, &options).expect("analysed");
     assert!(!some.complete);
-    let names: BTreeSet<&str> = some
-        .procedures
-        .iter()
-        .map(|p| some.string(p.name))
-        .collect();
+    let names: BTreeSet<&str> = some.procedures.iter().map(|p| some.string(p.name)).collect();
     assert_eq!(names, set(["app::by_file"]));
     let view = |s: &Structure| -> Vec<String> {
         let spans = spans_of(s, "app::by_file");
@@ -422,10 +378,7 @@ fn the_result_does_not_depend_on_the_number_of_threads() {
     rust_sources(&folder);
     let path = folder.rustc("app.rs", "p", &["-Cdebuginfo=1", "-O"]);
     let with = |threads| {
-        let options = Options {
-            threads,
-            ..Options::default()
-        };
+        let options = Options { threads, ..Options::default() };
         analyse(&path, &options).expect("analysed").encode()
     };
     let one = with(1);

@@ -43,12 +43,7 @@ struct Element {
 fn unescape(text: &str) -> String {
     assert!(!text.contains('<'), "{text}");
     let mut out = text.to_owned();
-    for (entity, c) in [
-        ("&lt;", "<"),
-        ("&gt;", ">"),
-        ("&quot;", "\""),
-        ("&apos;", "'"),
-    ] {
+    for (entity, c) in [("&lt;", "<"), ("&gt;", ">"), ("&quot;", "\""), ("&apos;", "'")] {
         out = out.replace(entity, c);
     }
     out.replace("&amp;", "&")
@@ -60,10 +55,7 @@ fn attributes(mut text: &str) -> HashMap<String, String> {
     while !text.trim().is_empty() {
         let (name, rest) = text.trim_start().split_once("=\"").expect("an attribute");
         let (value, rest) = rest.split_once('"').expect("a closed value");
-        assert!(
-            found.insert(name.to_owned(), unescape(value)).is_none(),
-            "{name} twice"
-        );
+        assert!(found.insert(name.to_owned(), unescape(value)).is_none(), "{name} twice");
         text = rest;
     }
     found
@@ -127,10 +119,7 @@ fn read(text: &str) -> Read {
             let is_empty = piece.ends_with('/');
             let piece = piece.trim_end_matches('/');
             let (tag, rest) = piece.split_once(' ').expect("attributes");
-            let element = Element {
-                tag: tag.to_owned(),
-                attributes: attributes(rest),
-            };
+            let element = Element { tag: tag.to_owned(), attributes: attributes(rest) };
             assert!(numbers.insert(element.attributes["i"].clone()), "{line}");
             let around = open.last();
             let parent = around.map(|(e, _)| e.tag.as_str());
@@ -155,13 +144,7 @@ fn read(text: &str) -> Read {
 /// The state within an element.
 fn enter(element: &Element, parent: Option<&str>, mut state: Around, out: &mut Read) -> Around {
     let within = |allowed: &[&str]| assert!(allowed.contains(&parent.unwrap_or("")), "{element:?}");
-    let own_file = || {
-        element
-            .attributes
-            .get("f")
-            .cloned()
-            .filter(|f| !f.is_empty())
-    };
+    let own_file = || element.attributes.get("f").cloned().filter(|f| !f.is_empty());
     let place = |file: &Option<String>, line: u32| {
         let file = file.as_deref().expect("a file around");
         format!("{file}:{line}")
@@ -244,9 +227,7 @@ fn number(element: &Element, name: &str) -> u32 {
 fn meaning(structure: &Structure, span: &Span) -> Meaning {
     let name_of = |line: SourceLine| structure.string(line.file).to_owned();
     let at = |line: Option<SourceLine>, file: &str| {
-        line.map_or(format!("{file}:0"), |l| {
-            format!("{}:{}", name_of(l), l.line)
-        })
+        line.map_or(format!("{file}:0"), |l| format!("{}:{}", name_of(l), l.line))
     };
     // Where nothing is declared, the first code that lies directly in it tells the file.
     let first_line = |scope: Option<ScopeId>| {
@@ -294,11 +275,8 @@ fn check(structure: &Structure) -> Read {
     let stated = bytes(&mut structure.spans.iter().map(|s| (s.start, s.end)));
     assert_eq!(covered, stated, "every byte once");
     for span in &structure.spans {
-        let (range, found) = read
-            .leaves
-            .range(..=(span.start, u64::MAX))
-            .next_back()
-            .expect("covered");
+        let (range, found) =
+            read.leaves.range(..=(span.start, u64::MAX)).next_back().expect("covered");
         assert!(range.0 <= span.start && span.end <= range.1);
         assert_eq!(found, &meaning(structure, span), "at {:#x}", span.start);
     }
@@ -319,16 +297,10 @@ fn every_address_means_in_the_xml_what_it_means_in_the_structure() {
     let text = xml::render(&structure, &module);
     let (prologue, rest) = text.split_once('\n').expect("lines");
     let path = folder.write("with-dtd.xml", format!("{prologue}\n{DTD}{rest}"));
-    match Command::new("xmllint")
-        .args(["--huge", "--noout", "--valid"])
-        .arg(&path)
-        .output()
-    {
-        Ok(output) => assert!(
-            output.status.success(),
-            "{}",
-            String::from_utf8_lossy(&output.stderr)
-        ),
+    match Command::new("xmllint").args(["--huge", "--noout", "--valid"]).arg(&path).output() {
+        Ok(output) => {
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr))
+        }
         Err(_) => eprintln!("SKIPPED: xmllint is not installed; only our own reader looked"),
     }
 }
@@ -367,10 +339,7 @@ fn a_procedure_whose_cold_part_comes_first_is_entered_at_its_symbol() {
     folder.write("cold.c", COLD_C);
     let program = folder.gcc("cold.c", "cold", &["-O2", "-g"]);
     let symbols = nm(&program);
-    assert!(
-        symbols["hot.cold"] < symbols["hot"],
-        "the case that is tested"
-    );
+    assert!(symbols["hot.cold"] < symbols["hot"], "the case that is tested");
     let structure = whole(&program);
     let cold = structure.span_at(symbols["hot.cold"]).expect("known code");
     let hot = structure.span_at(symbols["hot"]).expect("known code");
@@ -480,21 +449,13 @@ fn small(strings: [&str; 4]) -> Structure {
 fn names_that_xml_or_hpcprof_refuse_are_replaced() {
     let rendered = |strings| {
         let structure = small(strings);
-        let module = LoadModule {
-            path: structure.module.clone(),
-            ..LoadModule::default()
-        };
+        let module = LoadModule { path: structure.module.clone(), ..LoadModule::default() };
         read(&xml::render(&structure, &module))
     };
     let meanings = |strings| rendered(strings).leaves.into_values().collect::<Vec<_>>();
     let p = "procedure operator<&> @ /a b.c:1";
     let expected = [
-        vec![
-            p,
-            "call /a b.c:5",
-            "inlined it's \"q\" @ /ü\u{fffd}.c:4",
-            "line /ü\u{fffd}.c:7",
-        ],
+        vec![p, "call /a b.c:5", "inlined it's \"q\" @ /ü\u{fffd}.c:4", "line /ü\u{fffd}.c:7"],
         vec![p, "loop /a b.c:5", "line /a b.c:8"],
         vec![p, "line /ü\u{fffd}.c:9"],
         vec![p, "line /a b.c:0"],
@@ -537,10 +498,7 @@ fn run_hpcrun(folder: &Folder, arguments: &[&str]) {
     let status = Command::new("hpcrun")
         .args(["-e", "CPUTIME@1000"])
         .args(arguments)
-        .env(
-            "LD_LIBRARY_PATH",
-            std::env::join_paths(others).expect("as before"),
-        )
+        .env("LD_LIBRARY_PATH", std::env::join_paths(others).expect("as before"))
         .current_dir(&folder.0)
         .status();
     assert!(status.expect("hpcrun runs").success());
@@ -560,10 +518,7 @@ fn hpcprof_attributes_a_run_by_the_structure() {
     let structure = whole(&program);
     let module = LoadModule::read(&structure, &Options::default()).expect("still there");
     // The debug information knows none of these names: what has them came through the XML.
-    let told = [
-        (" n=\"hot\"", " n=\"told procedure\""),
-        (" n=\"inner\"", " n=\"told callee\""),
-    ];
+    let told = [(" n=\"hot\"", " n=\"told procedure\""), (" n=\"inner\"", " n=\"told callee\"")];
     let mut text = xml::render(&structure, &module);
     for (name, other) in told {
         assert!(text.contains(name), "{text}");

@@ -27,11 +27,7 @@ struct Numbers(Vec<AtomicU64>);
 
 impl Numbers {
     fn new(count: usize, value: f64) -> Numbers {
-        Numbers(
-            (0..count)
-                .map(|_| AtomicU64::new(value.to_bits()))
-                .collect(),
-        )
+        Numbers((0..count).map(|_| AtomicU64::new(value.to_bits())).collect())
     }
 
     fn get(&self, at: usize) -> f64 {
@@ -99,8 +95,7 @@ const KERNELS: [Kernel; 4] = [
                 g += data.z.get(at(k, size)) * data.z.get(at(k, j));
             }
             for k in 0..size {
-                data.z
-                    .set(at(k, j), data.z.get(at(k, j)) - g * data.d.get(k));
+                data.z.set(at(k, j), data.z.get(at(k, j)) - g * data.d.get(k));
             }
         },
         false,
@@ -177,11 +172,7 @@ fn joins(
     }
     let bound = |leaf: usize| {
         let share = leaf as f64 / all as f64;
-        let share = if is_triangle {
-            1.0 - (1.0 - share).sqrt()
-        } else {
-            share
-        };
+        let share = if is_triangle { 1.0 - (1.0 - share).sqrt() } else { share };
         (share * size as f64).round() as usize
     };
     (bound(leaves.start)..bound(leaves.end)).for_each(|j| body(data, size, j));
@@ -195,18 +186,12 @@ fn crossing(times: &[(usize, f64, f64)], gain: impl Fn(f64, f64) -> f64) -> Opti
     let share = -gains[last] / (gains.get(last + 1)? - gains[last]);
     let between = |a: f64, b: f64| a + share * (b - a);
     let (below, above) = (times[last], times[last + 1]);
-    Some((
-        between(below.0 as f64, above.0 as f64),
-        between(below.1, above.1),
-    ))
+    Some((between(below.0 as f64, above.0 as f64), between(below.1, above.1)))
 }
 
 fn break_even(data: &Data, pool: &ThreadPool) {
     let p = pool.current_num_threads();
-    let effort = Effort {
-        awake: 100,
-        asleep: 1,
-    };
+    let effort = Effort { awake: 100, asleep: 1 };
     println!(
         "kernel: start-up; break-even in serial time and in size, predicted / measured; deviation of the size"
     );
@@ -237,10 +222,7 @@ fn break_even(data: &Data, pool: &ThreadPool) {
         let quantile = |column: usize, share: usize| {
             let mut values: Vec<f64> = turns.iter().map(|turn| turn[column]).collect();
             values.sort_by(f64::total_cmp);
-            values
-                .get(values.len() * share / 4)
-                .copied()
-                .unwrap_or(f64::NAN)
+            values.get(values.len() * share / 4).copied().unwrap_or(f64::NAN)
         };
         let [start_up, t, time, l, size, deviation] = [0, 1, 2, 3, 4, 5].map(|c| quantile(c, 2));
         println!(
@@ -260,24 +242,14 @@ fn adaptive(data: &Data, pool: &ThreadPool) {
             let run = || compare(rounds, [&mut || today(), &mut || new(), &mut || today()]);
             let [time, adaptive, again] = at_place(place, pool, run);
             let (place, ratios) = (place.name(), [adaptive, again].map(|other| other / time));
-            println!(
-                "{name}, {place}, {size}: {time:.0} ns; {:.3}, {:.3}",
-                ratios[0], ratios[1]
-            );
+            println!("{name}, {place}, {size}: {time:.0} ns; {:.3}, {:.3}", ratios[0], ratios[1]);
         };
     for place in [Place::Outside, Place::Worker] {
         for (name, body, _) in KERNELS {
             let today = |size| par_for(0..size, |j| body(data, size, j));
             let new = |size| par_for_adaptive(0..size, |j| body(data, size, j));
             for size in [2, 5, 10, 20, 40, 60, 80, 110, 160, 230, MOST - 1] {
-                compare(
-                    name,
-                    place,
-                    &size.to_string(),
-                    201,
-                    &|| today(size),
-                    &|| new(size),
-                );
+                compare(name, place, &size.to_string(), 201, &|| today(size), &|| new(size));
             }
             let (today, new) = (|| (1..128).for_each(today), || (1..128).for_each(new));
             compare(name, place, "1 to 127 in turn", 21, &today, &new);
@@ -286,10 +258,7 @@ fn adaptive(data: &Data, pool: &ThreadPool) {
             let body = |i| {
                 black_box(i);
             };
-            let (today, new) = (
-                || par_for(0..size, body),
-                || par_for_adaptive(0..size, body),
-            );
+            let (today, new) = (|| par_for(0..size, body), || par_for_adaptive(0..size, body));
             compare("empty", place, &size.to_string(), 201, &today, &new);
         }
     }

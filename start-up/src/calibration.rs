@@ -110,16 +110,10 @@ impl Calibration {
     /// Of this machine, without rows.
     pub fn of_this_machine(cores: u32) -> Calibration {
         let cpus = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-        let model = cpus
-            .lines()
-            .find_map(|line| line.strip_prefix("model name"));
+        let model = cpus.lines().find_map(|line| line.strip_prefix("model name"));
         Calibration {
             host: host(),
-            cpu: plain(
-                model
-                    .unwrap_or("unknown")
-                    .trim_start_matches([' ', '\t', ':']),
-            ),
+            cpu: plain(model.unwrap_or("unknown").trim_start_matches([' ', '\t', ':'])),
             cores,
             rows: Vec::new(),
         }
@@ -174,19 +168,13 @@ impl Calibration {
             return Err(format!("its first line is not `{HEAD}`"));
         }
         let mut field = |name: &str| {
-            let found = line()
-                .strip_prefix(name)
-                .and_then(|rest| rest.strip_prefix('\t'));
-            found
-                .map(str::to_owned)
-                .ok_or(format!("it has no `{name}` where it should be"))
+            let found = line().strip_prefix(name).and_then(|rest| rest.strip_prefix('\t'));
+            found.map(str::to_owned).ok_or(format!("it has no `{name}` where it should be"))
         };
         let mut read = Calibration {
             host: field("host")?,
             cpu: field("cpu")?,
-            cores: field("cores")?
-                .parse()
-                .map_err(|_| "its number of cores is no number")?,
+            cores: field("cores")?.parse().map_err(|_| "its number of cores is no number")?,
             rows: Vec::new(),
         };
         if line() != COLUMNS {
@@ -206,16 +194,7 @@ fn parse_row(line: &str) -> Option<Row> {
     }
     let time = |text: &str| text.parse().ok().filter(|t: &f64| t.is_finite());
     let fields: Vec<&str> = line.split('\t').collect();
-    let [
-        construct,
-        place,
-        state,
-        workers,
-        start_up,
-        deviation,
-        executions,
-    ] = fields[..]
-    else {
+    let [construct, place, state, workers, start_up, deviation, executions] = fields[..] else {
         return None;
     };
     Some(Row {
@@ -232,11 +211,7 @@ fn parse_row(line: &str) -> Option<Row> {
 /// The file's text.
 impl fmt::Display for Calibration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(
-            f,
-            "{HEAD}\nhost\t{}\ncpu\t{}\ncores\t{}",
-            self.host, self.cpu, self.cores
-        )?;
+        writeln!(f, "{HEAD}\nhost\t{}\ncpu\t{}\ncores\t{}", self.host, self.cpu, self.cores)?;
         writeln!(f, "{COLUMNS}")?;
         for r in &self.rows {
             let (construct, place, state) = (r.construct.name(), r.place.name(), r.state.name());
@@ -258,17 +233,10 @@ pub fn host() -> String {
 
 /// The file of a host in the user's cache; `None` if neither `XDG_CACHE_HOME` nor `HOME` is set.
 pub fn file(host: &str) -> Option<PathBuf> {
-    let set = |name| {
-        env::var_os(name)
-            .filter(|v| !v.is_empty())
-            .map(PathBuf::from)
-    };
+    let set = |name| env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
     let cache = set("XDG_CACHE_HOME").or_else(|| set("HOME").map(|home| home.join(".cache")))?;
     let allowed = |c: char| c.is_alphanumeric() || "-_.".contains(c);
-    let name: String = host
-        .chars()
-        .map(|c| if allowed(c) { c } else { '_' })
-        .collect();
+    let name: String = host.chars().map(|c| if allowed(c) { c } else { '_' }).collect();
     Some(cache.join("hpcrun-rs/start-up").join(format!("{name}.tsv")))
 }
 
@@ -342,10 +310,7 @@ mod tests {
         assert_eq!(of(State::Awake, 9), None);
         assert_eq!(of(State::Asleep, 2), Some(9000.0));
         assert_eq!(of(State::Asleep, 3), None);
-        assert_eq!(
-            known.start_up_ns(Construct::Join, Place::Outside, State::Awake, 2),
-            None
-        );
+        assert_eq!(known.start_up_ns(Construct::Join, Place::Outside, State::Awake, 2), None);
         let break_even =
             |p| known.break_even_ns(Construct::ParFor, Place::Outside, State::Awake, p);
         assert_eq!(break_even(2), Some(2000.0));

@@ -61,10 +61,7 @@ impl Program {
     pub fn best(&self, start_ups: impl IntoIterator<Item = (u32, f64)>) -> (u32, f64) {
         let serial = (1, self.unparallelised + self.serial);
         let times = start_ups.into_iter().map(|(p, t)| (p, self.time(t, p)));
-        times.fold(
-            serial,
-            |best, next| if next.1 < best.1 { next } else { best },
-        )
+        times.fold(serial, |best, next| if next.1 < best.1 { next } else { best })
     }
 }
 
@@ -120,16 +117,9 @@ mod tests {
 
     /// Section 4.2, on p workers: two nests, each of them executed 2741 times.
     fn barotropic(table: &[f64; 15]) -> (u32, Vec<f64>) {
-        let program = Program {
-            unparallelised: 3.92,
-            serial: 22.81,
-            executions: 5482.0,
-        };
+        let program = Program { unparallelised: 3.92, serial: 22.81, executions: 5482.0 };
         let start_ups: Vec<(u32, f64)> = (2..).zip(table.map(|cycles| cycles / HERTZ)).collect();
-        let times = start_ups
-            .iter()
-            .map(|(p, t)| program.time(*t, *p))
-            .collect();
+        let times = start_ups.iter().map(|(p, t)| program.time(*t, *p)).collect();
         (program.best(start_ups).0, times)
     }
 
@@ -163,11 +153,7 @@ mod tests {
         let least = break_even(start_up_time, p);
         assert!(gain(least, start_up_time, p).abs() < 1e-12);
         assert!(break_even(start_up_time, 1).is_infinite());
-        let tiny = Program {
-            unparallelised: 0.0,
-            serial: 1.0,
-            executions: 1.0,
-        };
+        let tiny = Program { unparallelised: 0.0, serial: 1.0, executions: 1.0 };
         assert_eq!(tiny.best([(2, 0.6), (3, 0.7)]), (1, 1.0));
     }
 }

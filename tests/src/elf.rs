@@ -67,23 +67,8 @@ pub fn unpack(packed: &[u8]) -> Vec<u8> {
         let [kind, flags, address] = fields;
         let at = file.len() as u64;
         // A section without contents is as large as the code.
-        let size = if kind == 8 {
-            TEXT.1
-        } else {
-            content.len() as u64
-        };
-        headers.push([
-            names.len() as u64,
-            kind,
-            flags,
-            address,
-            at,
-            size,
-            0,
-            0,
-            1,
-            0,
-        ]);
+        let size = if kind == 8 { TEXT.1 } else { content.len() as u64 };
+        headers.push([names.len() as u64, kind, flags, address, at, size, 0, 0, 1, 0]);
         names.extend(name.bytes());
         names.push(0);
         file.extend(content);
@@ -99,19 +84,7 @@ pub fn unpack(packed: &[u8]) -> Vec<u8> {
     // Readers may refuse headers that are not aligned.
     file.resize(file.len().next_multiple_of(8), 0);
     let table = file.len() as u64;
-    for [
-        name,
-        kind,
-        flags,
-        address,
-        at,
-        size,
-        link,
-        info,
-        align,
-        entry,
-    ] in headers
-    {
+    for [name, kind, flags, address, at, size, link, info, align, entry] in headers {
         file.extend((name as u32).to_le_bytes());
         file.extend((kind as u32).to_le_bytes());
         for field in [flags, address, at, size] {

@@ -37,11 +37,7 @@ impl Graph {
                 .map(|b| ends[b].clone())
                 .max_by(|a, b| a.0.total_cmp(&b.0))
                 .unwrap_or(first);
-            let own = if zeroed == Some(node.0) {
-                0.0
-            } else {
-                times.of(*node)
-            };
+            let own = if zeroed == Some(node.0) { 0.0 } else { times.of(*node) };
             ends.insert(*node, (begin + own, [path, vec![*node]].concat()));
         }
         let last = ends.into_values().max_by(|a, b| a.0.total_cmp(&b.0));

@@ -20,11 +20,7 @@ pub fn profile(data: &[u8]) {
         match profile.record(index) {
             Some(Record::Root) => assert_eq!(index, 0, "one root"),
             Some(Record::Note { parent, .. }) => assert!((parent as usize) < index),
-            Some(Record::Metric {
-                owner,
-                group,
-                values,
-            }) => {
+            Some(Record::Metric { owner, group, values }) => {
                 assert!((owner as usize) < index);
                 let metrics = &profile.header.metrics[VALUES_PER_RECORD * group as usize..];
                 assert!(!metrics.is_empty() && metrics.len() <= MAX_METRICS);
@@ -63,11 +59,7 @@ pub fn structure(data: &[u8]) {
 
 /// A binary under analysis.
 pub fn analyse(data: &[u8]) {
-    let options = Options {
-        threads: 1,
-        debug_directories: Vec::new(),
-        ..Options::default()
-    };
+    let options = Options { threads: 1, debug_directories: Vec::new(), ..Options::default() };
     if let Ok(structure) = analyse_bytes("fuzzed", data, &options) {
         assert_structure(&structure);
     }
@@ -77,11 +69,7 @@ pub fn analyse(data: &[u8]) {
 /// them. Nearly every mutant gets as far as the parsers of DWARF and of unwind tables.
 pub fn debug_information(data: &[u8]) {
     let file = crate::elf::unpack(data);
-    let options = Options {
-        threads: 1,
-        debug_directories: Vec::new(),
-        ..Options::default()
-    };
+    let options = Options { threads: 1, debug_directories: Vec::new(), ..Options::default() };
     let structure = analyse_bytes("fuzzed", &file, &options).expect("the headers are sound");
     assert_structure(&structure);
 }
@@ -114,11 +102,7 @@ pub fn code(data: &[u8]) {
 fn assert_structure(structure: &Structure) {
     for (index, scope) in structure.scopes.iter().enumerate() {
         assert!((scope.procedure.0 as usize) < structure.procedures.len());
-        assert!(
-            scope
-                .parent
-                .is_none_or(|parent| (parent.0 as usize) < index)
-        );
+        assert!(scope.parent.is_none_or(|parent| (parent.0 as usize) < index));
     }
     let mut end = 0;
     for span in &structure.spans {

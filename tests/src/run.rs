@@ -179,10 +179,7 @@ impl Spec {
             if lost < 0.01 * begin.elapsed().as_secs_f64() {
                 return run;
             }
-            eprintln!(
-                "the host took {lost:.2} s away: {:?} runs again",
-                self.program
-            );
+            eprintln!("the host took {lost:.2} s away: {:?} runs again", self.program);
             let _ = std::fs::remove_dir_all(&run.measurements);
         }
         self.run_once()
@@ -202,12 +199,7 @@ impl Spec {
             .arg("-o")
             .arg(&measurements)
             .args(["-e", &format!("{}@{}", self.event, self.rate)])
-            .args(
-                self.lock_wait
-                    .then_some(["-e", "lock-wait"])
-                    .into_iter()
-                    .flatten(),
-            )
+            .args(self.lock_wait.then_some(["-e", "lock-wait"]).into_iter().flatten())
             .args(self.critical_path.map(|repeat| match repeat {
                 "" => "--critical-path".to_owned(),
                 repeat => format!("--critical-path={repeat}"),
@@ -218,11 +210,7 @@ impl Spec {
             .args(&self.arguments)
             .output()
             .expect("hpcrun-rs runs");
-        Run {
-            folder: self.folder.clone(),
-            measurements,
-            output,
-        }
+        Run { folder: self.folder.clone(), measurements, output }
     }
 
     /// Runs it and panics unless it succeeds.
@@ -245,10 +233,7 @@ impl Spec {
 pub fn stolen_seconds() -> f64 {
     const TICKS: f64 = 100.0;
     let stat = std::fs::read_to_string("/proc/stat").unwrap_or_default();
-    let ticks = stat
-        .lines()
-        .next()
-        .and_then(|all| all.split_whitespace().nth(8)?.parse().ok());
+    let ticks = stat.lines().next().and_then(|all| all.split_whitespace().nth(8)?.parse().ok());
     ticks.map_or(0.0, |ticks: f64| ticks / TICKS)
 }
 
@@ -309,10 +294,7 @@ impl Truth {
 
     /// Seconds of a metric over all sites.
     pub fn total(&self, metric: &str) -> f64 {
-        self.sites
-            .values()
-            .map(|values| value(values, metric))
-            .sum()
+        self.sites.values().map(|values| value(values, metric)).sum()
     }
 
     /// Where a view of samples at `rate` differs from the truth by more than 5 % of the site's work and
@@ -325,9 +307,7 @@ impl Truth {
                 let (truth, shown) = (value(values, metric), view.inclusive(site, metric));
                 let of = truth.max(value(values, "work"));
                 if (shown - truth).abs() > tolerance(of, rate) {
-                    faults.push(format!(
-                        "{site}, {metric}: {shown:.4} s, truth {truth:.4} s"
-                    ));
+                    faults.push(format!("{site}, {metric}: {shown:.4} s, truth {truth:.4} s"));
                 }
             }
         }
@@ -424,9 +404,7 @@ impl Run {
         for path in self.files("hpcprofile") {
             let bytes = std::fs::read(&path).expect("the profile is readable");
             for profile in profiles(&bytes) {
-                let header = Profile::parse(profile)
-                    .expect("the profile is whole")
-                    .header;
+                let header = Profile::parse(profile).expect("the profile is whole").header;
                 let period = header.period_ns as f64 * 1e-9;
                 sum.samples += header.samples;
                 sum.working += header.weight as f64 * period;
@@ -450,21 +428,13 @@ impl Run {
             return Ok(Database { path, output });
         }
         let errors = String::from_utf8_lossy(&output.stderr);
-        Err(format!(
-            "hpcprof-rs failed with {}\n{errors}",
-            output.status
-        ))
+        Err(format!("hpcprof-rs failed with {}\n{errors}", output.status))
     }
 }
 
 /// `hpcprof-rs MEASUREMENTS -o DATABASE`.
 pub fn build(measurements: &Path, database: &Path) -> Output {
-    tool("hpcprof-rs")
-        .arg(measurements)
-        .arg("-o")
-        .arg(database)
-        .output()
-        .expect("hpcprof-rs runs")
+    tool("hpcprof-rs").arg(measurements).arg("-o").arg(database).output().expect("hpcprof-rs runs")
 }
 
 /// A database.

@@ -12,22 +12,14 @@ use std::process::Command;
 
 /// Profiles, and process files.
 pub fn of_measurement(name: &str) -> [Vec<Vec<u8>>; 2] {
-    let measured = Spec::fixture(name, "phases")
-        .arguments(&["60"])
-        .rate(1000)
-        .succeed();
+    let measured = Spec::fixture(name, "phases").arguments(&["60"]).rate(1000).succeed();
     ["hpcprofile", "hpcproc"].map(|kind| read_all(&measured.files(kind)))
 }
 
 /// The structure of a library.
 pub fn structures(name: &str) -> Vec<Vec<u8>> {
     let file = folder(name).join("library.hpcstruct");
-    check(
-        tool("hpcstruct-rs")
-            .arg(c_program("library.so"))
-            .arg("-o")
-            .arg(&file),
-    );
+    check(tool("hpcstruct-rs").arg(c_program("library.so")).arg("-o").arg(&file));
     read_all(&[file])
 }
 

@@ -15,9 +15,7 @@ use std::time::Instant;
 
 /// The repository's root.
 pub fn workspace() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .expect("the package lies in the workspace")
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the package lies in the workspace")
 }
 
 /// The folder of this test run's profile: the test binary is `TARGET/PROFILE/deps/NAME`.
@@ -91,10 +89,7 @@ pub fn interruptible(command: &Command) -> Command {
 /// The same command, by a program that executes it at the end of its own arguments.
 pub fn behind(program: &[&str], command: &Command) -> Command {
     let mut whole = Command::new(program[0]);
-    whole
-        .args(&program[1..])
-        .arg(command.get_program())
-        .args(command.get_args());
+    whole.args(&program[1..]).arg(command.get_program()).args(command.get_args());
     if let Some(folder) = command.get_current_dir() {
         whole.current_dir(folder);
     }
@@ -109,9 +104,7 @@ pub fn behind(program: &[&str], command: &Command) -> Command {
 
 /// Runs a command to its end and panics with its output when it fails.
 pub fn check(command: &mut Command) -> String {
-    let output = command
-        .output()
-        .unwrap_or_else(|e| panic!("{command:?} cannot be run: {e}"));
+    let output = command.output().unwrap_or_else(|e| panic!("{command:?} cannot be run: {e}"));
     assert!(
         output.status.success(),
         "{command:?} failed with {}\n{}{}",
@@ -124,19 +117,14 @@ pub fn check(command: &mut Command) -> String {
 
 fn build() {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let as_tests = if profile().ends_with("release") {
-        "release"
-    } else {
-        "dev"
-    };
+    let as_tests = if profile().ends_with("release") { "release" } else { "dev" };
     // As `cargo test --workspace` has built them, down to the features of every dependency: those that only
     // tests need count where an example is asked for.
     let tools =
         "--bin hpcrun-rs --bin cargo-hpcrun --bin hpcprof-rs --bin hpcstruct-rs --example cholesky";
-    for arguments in [
-        &format!("--workspace --profile {as_tests} {tools}"),
-        "--release -p hpcrun-fixtures",
-    ] {
+    for arguments in
+        [&format!("--workspace --profile {as_tests} {tools}"), "--release -p hpcrun-fixtures"]
+    {
         check(
             Command::new(&cargo)
                 .current_dir(workspace())
@@ -233,14 +221,9 @@ pub fn optional_program(
     write_if_new(&empty, nothing);
     let tried = compile(&empty, &program);
     if !tried.as_ref().is_ok_and(|output| output.status.success()) {
-        let why = tried.map_or_else(
-            |e| e.to_string(),
-            |o| String::from_utf8_lossy(&o.stderr).into_owned(),
-        );
-        println!(
-            "SKIPPED: {name}: {compiler} {} cannot be used here: {why}",
-            flags.join(" ")
-        );
+        let why = tried
+            .map_or_else(|e| e.to_string(), |o| String::from_utf8_lossy(&o.stderr).into_owned());
+        println!("SKIPPED: {name}: {compiler} {} cannot be used here: {why}", flags.join(" "));
         return None;
     }
     let output = compile(Path::new(source), &program).expect("it has just run");
@@ -252,12 +235,8 @@ pub fn optional_program(
 /// The Python interpreter itself, behind any script of that name; without one this says so and is `None`.
 pub fn python() -> Option<PathBuf> {
     let mut ask = Command::new("python3");
-    let output = ask
-        .args([
-            "-c",
-            "import os, sys; print(os.path.realpath(sys.executable))",
-        ])
-        .output();
+    let output =
+        ask.args(["-c", "import os, sys; print(os.path.realpath(sys.executable))"]).output();
     let found = output.ok().filter(|output| output.status.success());
     if found.is_none() {
         println!("SKIPPED: python3 is not installed; programs in Python were not profiled");
@@ -361,10 +340,11 @@ fn build_rayon(folder_name: &str, patch: &str) -> PathBuf {
     }
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     check(
-        Command::new(cargo)
-            .current_dir(&copy)
-            .env("CARGO_TARGET_DIR", copy.join("target"))
-            .args(["build", "--release", "--quiet"]),
+        Command::new(cargo).current_dir(&copy).env("CARGO_TARGET_DIR", copy.join("target")).args([
+            "build",
+            "--release",
+            "--quiet",
+        ]),
     );
     copy.join("target/release")
 }

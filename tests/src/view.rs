@@ -197,10 +197,7 @@ impl View {
     pub fn assert_rooted(&self, least: u64) {
         let quality = &self.quality;
         assert!(quality.samples > least, "there are samples: {quality:?}");
-        assert!(
-            quality.rooted as f64 >= 0.999 * quality.samples as f64,
-            "not rooted: {quality:?}"
-        );
+        assert!(quality.rooted as f64 >= 0.999 * quality.samples as f64, "not rooted: {quality:?}");
         assert!(
             self.unrooted() >= quality.samples - quality.rooted,
             "every sample that is not rooted has a cause: {quality:?}"
@@ -241,26 +238,16 @@ impl View {
     }
 
     fn assert_node(&self, metric: &str, above: &[&Node], node: &Node) {
-        let (inclusive, exclusive) = (
-            value(&node.inclusive, metric),
-            value(&node.exclusive, metric),
-        );
+        let (inclusive, exclusive) =
+            (value(&node.inclusive, metric), value(&node.exclusive, metric));
         assert!(
             inclusive.is_finite() && inclusive >= -1e-9 && exclusive >= -1e-9,
             "{}: {metric} is not a time: {inclusive}, {exclusive}",
             node.name
         );
-        let below: f64 = node
-            .children
-            .iter()
-            .map(|c| value(&c.inclusive, metric))
-            .sum();
+        let below: f64 = node.children.iter().map(|c| value(&c.inclusive, metric)).sum();
         // Bottom-up, the children divide the node's cost by caller; what remains has no caller.
-        let sum = if self.view == "bottom-up" {
-            below.max(inclusive)
-        } else {
-            exclusive + below
-        };
+        let sum = if self.view == "bottom-up" { below.max(inclusive) } else { exclusive + below };
         assert!(
             (inclusive - sum).abs() <= 1e-6 + 1e-6 * inclusive,
             "{} view, {} at depth {}: {metric} inclusive {inclusive} s, parts {sum} s",
@@ -274,7 +261,5 @@ impl View {
 /// Whether `names` occur among the nodes' names in this order.
 fn is_subsequence(names: &[&str], nodes: &[&Node]) -> bool {
     let mut nodes = nodes.iter();
-    names
-        .iter()
-        .all(|name| nodes.any(|node| node.name == *name))
+    names.iter().all(|name| nodes.any(|node| node.name == *name))
 }

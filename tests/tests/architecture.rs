@@ -17,35 +17,15 @@ const CRATES: [(&str, &[&str]); 18] = [
     ("hpcrun-crossbeam-channel", &["hpcrun-api"]),
     ("hpc-formats", &[]),
     ("work-stealing-rt", &["hpcrun-abi"]),
-    (
-        "work-stealing-actors",
-        &[
-            "work-stealing-rt",
-            "critical-path",
-            "hpcrun-api",
-            "hpc-formats",
-        ],
-    ),
-    (
-        "hpcrun-core",
-        &["hpcrun-abi", "hpc-formats", "critical-path"],
-    ),
-    (
-        "hpcrun-preload",
-        &["hpcrun-core", "hpcrun-abi", "hpc-formats", "critical-path"],
-    ),
+    ("work-stealing-actors", &["work-stealing-rt", "critical-path", "hpcrun-api", "hpc-formats"]),
+    ("hpcrun-core", &["hpcrun-abi", "hpc-formats", "critical-path"]),
+    ("hpcrun-preload", &["hpcrun-core", "hpcrun-abi", "hpc-formats", "critical-path"]),
     ("start-up", &["work-stealing-rt"]),
-    (
-        "hpcrun-rs",
-        &["hpc-formats", "hpcstruct-rs", "start-up", "critical-path"],
-    ),
+    ("hpcrun-rs", &["hpc-formats", "hpcstruct-rs", "start-up", "critical-path"]),
     ("cargo-hpcrun", &["hpcrun-rs", "hpcprof-rs"]),
     ("hpcstruct-rs", &["hpc-formats"]),
     ("hpcprof-rs", &["hpcstruct-rs", "hpc-formats", "start-up"]),
-    (
-        "hpcrun-fixtures",
-        &["work-stealing-actors", "work-stealing-rt"],
-    ),
+    ("hpcrun-fixtures", &["work-stealing-actors", "work-stealing-rt"]),
     ("hpcrun-tests", &["hpc-formats", "hpcstruct-rs"]),
     ("xtask", &["hpc-formats"]),
 ];
@@ -57,15 +37,9 @@ const CORE: [&str; 10] = [
 
 /// Inside `hpcprof-rs`: room, and those of the rooms that it may use.
 const PROF: [(&str, &[&str]); 12] = [
-    (
-        "advice",
-        &["render", "views", "catalogue", "model", "schema"],
-    ),
+    ("advice", &["render", "views", "catalogue", "model", "schema"]),
     ("regions", &["render", "catalogue", "model"]),
-    (
-        "exports",
-        &["render", "views", "catalogue", "metrics", "model"],
-    ),
+    ("exports", &["render", "views", "catalogue", "metrics", "model"]),
     ("render", &["views", "catalogue", "metrics", "model"]),
     ("views", &["catalogue", "metrics", "model"]),
     ("catalogue", &["metrics", "model", "schema"]),
@@ -103,10 +77,8 @@ fn crates_depend_downwards_only() {
         .iter()
         .filter_map(|id| id.as_str())
         .collect();
-    let ours: Vec<&serde_json::Value> = packages
-        .iter()
-        .filter(|p| members.contains(p["id"].as_str().unwrap_or("")))
-        .collect();
+    let ours: Vec<&serde_json::Value> =
+        packages.iter().filter(|p| members.contains(p["id"].as_str().unwrap_or(""))).collect();
     let names: BTreeSet<&str> = ours.iter().filter_map(|p| p["name"].as_str()).collect();
     let table: BTreeMap<&str, &[&str]> = CRATES.into_iter().collect();
     assert_eq!(
@@ -229,10 +201,7 @@ fn used_paths(text: &str) -> Vec<Vec<String>> {
         }
         if let Some(tree) = rest.strip_prefix("use ") {
             use_tree(tree, &[], &mut paths);
-        } else if ["crate::", "super::", "self::"]
-            .iter()
-            .any(|root| rest.starts_with(root))
-        {
+        } else if ["crate::", "super::", "self::"].iter().any(|root| rest.starts_with(root)) {
             use_tree(rest, &[], &mut paths);
         }
     }
@@ -281,9 +250,7 @@ fn module_files(folder: &Path, file: &Path, module: &[String], found: &mut Modul
         if let Some(path) = line.strip_prefix("#[path = \"") {
             attribute = path.split('"').next();
         }
-        let declared = line
-            .strip_suffix(';')
-            .and_then(|line| line.split_once("mod "));
+        let declared = line.strip_suffix(';').and_then(|line| line.split_once("mod "));
         let Some((_, name)) =
             declared.filter(|(left, _)| left.is_empty() || left.starts_with("pub"))
         else {
@@ -345,11 +312,7 @@ fn resolve<'a>(module: &[String], path: &[String], modules: &'a Modules) -> Vec<
     let supers = path.iter().take_while(|name| *name == "super").count();
     let whole = match path.first().map(String::as_str) {
         Some("crate") => path[1..].to_vec(),
-        Some("super") => [
-            &module[..module.len().saturating_sub(supers)],
-            &path[supers..],
-        ]
-        .concat(),
+        Some("super") => [&module[..module.len().saturating_sub(supers)], &path[supers..]].concat(),
         Some("self") => [module, &path[1..]].concat(),
         _ => [module, path].concat(),
     };
@@ -359,9 +322,7 @@ fn resolve<'a>(module: &[String], path: &[String], modules: &'a Modules) -> Vec<
         _ => 1,
     };
     let prefixes = (least..=whole.len()).rev();
-    let found = prefixes
-        .filter_map(|length| modules.get(&whole[..length]))
-        .next();
+    let found = prefixes.filter_map(|length| modules.get(&whole[..length])).next();
     found.into_iter().flatten().collect()
 }
 
@@ -381,10 +342,7 @@ fn assert_ordered(source: &str, rooms: &[&str]) {
         let uses = graph.get(*room);
         let uses = uses.unwrap_or_else(|| panic!("{source} has the room {room}: {graph:?}"));
         for later in &rooms[i + 1..] {
-            assert!(
-                !uses.contains(*later),
-                "{source}: {room} must not use {later}"
-            );
+            assert!(!uses.contains(*later), "{source}: {room} must not use {later}");
         }
     }
 }
@@ -433,10 +391,7 @@ fn assert_acyclic(name: &str, graph: &BTreeMap<String, BTreeSet<String>>) {
             .filter(|(_, uses)| uses.iter().all(|u| !left.contains_key(u)))
             .map(|(module, _)| module.clone())
             .collect();
-        assert!(
-            !free.is_empty(),
-            "{name}: modules use each other in a circle: {left:?}"
-        );
+        assert!(!free.is_empty(), "{name}: modules use each other in a circle: {left:?}");
         for module in free {
             left.remove(&module);
         }
@@ -446,9 +401,6 @@ fn assert_acyclic(name: &str, graph: &BTreeMap<String, BTreeSet<String>>) {
 #[test]
 fn used_modules_are_found_in_code() {
     let text = "pub use a::{b as c, d::{e}, };\n// use f;\nlet x = crate::g::h(super::i);";
-    let found: Vec<String> = used_paths(text)
-        .iter()
-        .map(|path| path.join("::"))
-        .collect();
+    let found: Vec<String> = used_paths(text).iter().map(|path| path.join("::")).collect();
     assert_eq!(found, ["a::b", "a::d::e", "a", "crate::g::h", "super::i"]);
 }

@@ -45,9 +45,8 @@ fn each_process_names_its_host_and_its_job() {
         spec = spec.environment(batch, "");
     }
     let run = spec.environment("OMPI_MCA_ess_base_jobid", "").succeed();
-    let named: Vec<_> = processes(&run)
-        .map(|p| (p.start.host, p.start.boot, p.start.job))
-        .collect();
+    let named: Vec<_> =
+        processes(&run).map(|p| (p.start.host, p.start.boot, p.start.job)).collect();
     let expected = (host.trim(), boot.trim(), "prterun-node1-4711@1");
     let expected = (expected.0.into(), expected.1.into(), expected.2.into());
     assert_eq!(named, [expected.clone(), expected]);
@@ -161,16 +160,9 @@ fn assert_runs_as_it_is(program: &Path, words: &[&str]) {
 fn built(compiler: &str, flags: &[&str], name: &str) -> Option<PathBuf> {
     let program = scratch().join(name);
     let source = scratch().join("plain.c");
-    std::fs::write(
-        &source,
-        "#include <stdio.h>\nint main(void) { puts(\"hello\"); return 7; }\n",
-    )
-    .expect("the folder is writable");
-    let built = Command::new(compiler)
-        .args(flags)
-        .arg("-o")
-        .args([&program, &source])
-        .output();
+    std::fs::write(&source, "#include <stdio.h>\nint main(void) { puts(\"hello\"); return 7; }\n")
+        .expect("the folder is writable");
+    let built = Command::new(compiler).args(flags).arg("-o").args([&program, &source]).output();
     let runs = built.is_ok_and(|o| o.status.success()) && Command::new(&program).output().is_ok();
     if !runs {
         println!("SKIPPED: {compiler} {} is not installed", flags.join(" "));
@@ -184,26 +176,10 @@ fn the_launcher_runs_what_it_cannot_profile_as_it_is() {
     assert_runs_as_it_is(&c_program("sanitized"), &["AddressSanitizer", "-fsanitize"]);
     for (compiler, flags, words) in [
         ("musl-gcc", &[][..], ["musl", "-gnu"]),
-        (
-            "cc",
-            &["-fsanitize=address"],
-            ["AddressSanitizer", "-fsanitize"],
-        ),
-        (
-            "cc",
-            &["-fsanitize=thread"],
-            ["ThreadSanitizer", "-fsanitize"],
-        ),
-        (
-            "clang",
-            &["-fsanitize=address"],
-            ["AddressSanitizer", "-fsanitize"],
-        ),
-        (
-            "clang",
-            &["-fsanitize=memory"],
-            ["MemorySanitizer", "-fsanitize"],
-        ),
+        ("cc", &["-fsanitize=address"], ["AddressSanitizer", "-fsanitize"]),
+        ("cc", &["-fsanitize=thread"], ["ThreadSanitizer", "-fsanitize"]),
+        ("clang", &["-fsanitize=address"], ["AddressSanitizer", "-fsanitize"]),
+        ("clang", &["-fsanitize=memory"], ["MemorySanitizer", "-fsanitize"]),
         ("cc", &["-m32"], ["32-bit", "x86_64"]),
     ] {
         if let Some(program) = built(compiler, flags, "obstacle") {
@@ -232,9 +208,5 @@ fn a_musl_program_is_known_by_its_interpreter() {
     let _cores = exclusive_cores();
     let run = Spec::new("children-musl", c_program("musl")).run();
     assert_eq!(run.output.status.code(), Some(127), "{}", run.stderr());
-    assert!(
-        run.stderr().contains("linked with musl"),
-        "{}",
-        run.stderr()
-    );
+    assert!(run.stderr().contains("linked with musl"), "{}", run.stderr());
 }

@@ -11,11 +11,7 @@ use std::process::Output;
 /// No panic, lines that name something, and a status of 0 or 1.
 fn assert_orderly(what: &str, output: &Output) -> String {
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(
-        matches!(output.status.code(), Some(0 | 1)),
-        "{what}: {}\n{stderr}",
-        output.status
-    );
+    assert!(matches!(output.status.code(), Some(0 | 1)), "{what}: {}\n{stderr}", output.status);
     assert!(!stderr.contains("panicked"), "{what}: {stderr}");
     assert!(stderr.lines().count() <= 12, "{what}: few lines:\n{stderr}");
     if !output.status.success() {
@@ -27,10 +23,7 @@ fn assert_orderly(what: &str, output: &Output) -> String {
 /// The view of a database that was built.
 fn top_down(database: &Path) -> View {
     let json = hpcrun_tests::tools::check(
-        tool("hpcprof-rs")
-            .arg("top-down")
-            .arg(database)
-            .args(["--format", "json"]),
+        tool("hpcprof-rs").arg("top-down").arg(database).args(["--format", "json"]),
     );
     let view = View::parse(&json);
     view.assert_conserved();
@@ -84,22 +77,12 @@ fn a_full_disk_costs_samples_but_never_the_program() {
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert!(!stderr.contains("panicked"), "{kilobytes} KiB: {stderr}");
         let code = output.status.code();
-        assert!(
-            matches!(code, Some(0 | 125)),
-            "{kilobytes} KiB: {}: {stderr}",
-            output.status
-        );
+        assert!(matches!(code, Some(0 | 125)), "{kilobytes} KiB: {}: {stderr}", output.status);
         if code == Some(0) {
             let stdout = String::from_utf8_lossy(&output.stdout);
-            assert!(
-                stdout.contains("rounds"),
-                "{kilobytes} KiB: the program's output: {stdout}"
-            );
+            assert!(stdout.contains("rounds"), "{kilobytes} KiB: the program's output: {stdout}");
         } else {
-            assert!(
-                !stderr.trim().is_empty(),
-                "{kilobytes} KiB: a failure says why"
-            );
+            assert!(!stderr.trim().is_empty(), "{kilobytes} KiB: a failure says why");
         }
         let database = folder("full-disk-database").join("database");
         let built = build(&disk.0.join("measurements"), &database);
@@ -117,10 +100,7 @@ fn a_full_disk_costs_samples_but_never_the_program() {
 #[test]
 fn a_database_on_a_full_disk_is_refused_in_one_line() {
     let _cores = exclusive_cores();
-    let run = Spec::fixture("full-database", "phases")
-        .arguments(&["60"])
-        .rate(1000)
-        .succeed();
+    let run = Spec::fixture("full-database", "phases").arguments(&["60"]).rate(1000).succeed();
     let Some(disk) = SmallDisk::mount("full-database-disk", 16 * 1024) else {
         return;
     };

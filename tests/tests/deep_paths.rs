@@ -14,10 +14,7 @@ const WIDEST: usize = 200;
 #[test]
 fn json_of_a_deep_recursion_has_a_flat_form() {
     let _cores = exclusive_cores();
-    let run = Spec::fixture("deep-recursion", "recursion")
-        .arguments(&["900"])
-        .rate(RATE)
-        .succeed();
+    let run = Spec::fixture("deep-recursion", "recursion").arguments(&["900"]).rate(RATE).succeed();
     let database = run.database();
     for view in ["top-down", "bottom-up", "flat"] {
         let text = database.text(view, &["--format", "json", "--flat"]);
@@ -48,15 +45,9 @@ fn a_script_in_python_is_read_by_python() {
                 .arg(&file),
         );
         let text = database.text(view, &[]);
-        let headline: Vec<&str> = text
-            .lines()
-            .take_while(|line| !line.trim_start().starts_with("effort %"))
-            .collect();
+        let headline: Vec<&str> =
+            text.lines().take_while(|line| !line.trim_start().starts_with("effort %")).collect();
         let widest = headline.iter().map(|line| line.chars().count()).max();
-        assert!(
-            widest <= Some(WIDEST),
-            "{view}: {widest:?} columns:\n{}",
-            headline.join("\n")
-        );
+        assert!(widest <= Some(WIDEST), "{view}: {widest:?} columns:\n{}", headline.join("\n"));
     }
 }

@@ -58,10 +58,7 @@ fn factorisation_is_effective_and_idleness_sits_in_the_serial_helpers() {
     }
     let (database, top_down) = &run;
     let quality = &top_down.quality;
-    assert!(
-        quality.rooted as f64 >= 0.999 * quality.samples as f64,
-        "{quality:?}"
-    );
+    assert!(quality.rooted as f64 >= 0.999 * quality.samples as f64, "{quality:?}");
 
     let (seconds, idle_share) = factorisation(top_down);
     assert!(
@@ -70,20 +67,11 @@ fn factorisation_is_effective_and_idleness_sits_in_the_serial_helpers() {
         100.0 * idle_share
     );
     let share = seconds / effort(&top_down.totals);
-    assert!(
-        (0.35..0.6).contains(&share),
-        "factorisation is about half of the effort: {share}"
-    );
+    assert!((0.35..0.6).contains(&share), "factorisation is about half of the effort: {share}");
 
-    let in_helpers: f64 = SERIAL
-        .iter()
-        .map(|name| top_down.inclusive(name, "idleness"))
-        .sum();
+    let in_helpers: f64 = SERIAL.iter().map(|name| top_down.inclusive(name, "idleness")).sum();
     let all = value(&top_down.totals, "idleness");
-    assert!(
-        in_helpers > 0.5 * all,
-        "{in_helpers} s of {all} s idleness lie in the serial helpers"
-    );
+    assert!(in_helpers > 0.5 * all, "{in_helpers} s of {all} s idleness lie in the serial helpers");
     assert_bottom_up_leads_to_helpers(database);
 }
 
@@ -101,16 +89,11 @@ fn assert_bottom_up_leads_to_helpers(database: &Database) {
         found
     });
     let count = leads_to_helper.count();
-    assert!(
-        count >= 4,
-        "{count} of the 8 idlest procedures lead to a helper"
-    );
+    assert!(count >= 4, "{count} of the 8 idlest procedures lead to a helper");
     let text = database.text("bottom-up", &["--metric", "idleness"]);
     let head: String = text.lines().take(40).collect::<Vec<_>>().join("\n");
     assert!(
-        SERIAL
-            .iter()
-            .any(|name| head.contains(name.trim_start_matches("cholesky::"))),
+        SERIAL.iter().any(|name| head.contains(name.trim_start_matches("cholesky::"))),
         "a serial helper in the first 40 lines:\n{head}"
     );
 }

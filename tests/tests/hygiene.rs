@@ -20,11 +20,7 @@ fn every_source_file_opens_with_its_duty() {
             path.display()
         );
         let lines = text.lines().count();
-        assert!(
-            lines <= MOST_LINES,
-            "{}: {lines} lines, split it",
-            path.display()
-        );
+        assert!(lines <= MOST_LINES, "{}: {lines} lines, split it", path.display());
     }
 }
 
@@ -44,27 +40,20 @@ fn lines_are_short() {
             };
             let columns = line.chars().count();
             let place = format!("{}:{number}", path.display());
-            assert!(
-                may_be_long || columns <= LONGEST_LINE,
-                "{place}: {columns} columns"
-            );
+            assert!(may_be_long || columns <= LONGEST_LINE, "{place}: {columns} columns");
         }
     }
 }
 
 #[test]
 fn every_file_of_tests_belongs_to_a_test_program() {
-    let programs: [(&str, &[&str]); 2] = [
-        ("tests/tests", &["end_to_end", "repository"]),
-        ("hpcstruct-rs/tests", &["all"]),
-    ];
+    let programs: [(&str, &[&str]); 2] =
+        [("tests/tests", &["end_to_end", "repository"]), ("hpcstruct-rs/tests", &["all"])];
     let files = files_with(&["rs"]);
     for (folder, roots) in programs {
         let folder = Path::new(folder);
-        let modules: String = roots
-            .iter()
-            .map(|root| read(&folder.join(root).with_extension("rs")))
-            .collect();
+        let modules: String =
+            roots.iter().map(|root| read(&folder.join(root).with_extension("rs"))).collect();
         for path in files.iter().filter(|p| p.parent() == Some(folder)) {
             let name = path.file_stem().and_then(|n| n.to_str()).expect("a name");
             assert!(
@@ -94,9 +83,7 @@ fn targets_are_tested_if_they_have_tests() {
         // A file without modules is all of its program.
         let is_module = |line: &str| line.ends_with(';') && line.contains("mod ");
         let folder = root.parent().filter(|_| read(root).lines().any(is_module));
-        let own = sources
-            .iter()
-            .filter(|f| f.starts_with(folder.unwrap_or(root)));
+        let own = sources.iter().filter(|f| f.starts_with(folder.unwrap_or(root)));
         let text: String = own.map(|file| read(file)).collect();
         let has_tests = text.contains("#[test]");
         assert_eq!(target["test"], has_tests, "{}: test", root.display());
@@ -104,36 +91,21 @@ fn targets_are_tested_if_they_have_tests() {
         let fences = opened("! ```") + opened("/ ```");
         let has_examples =
             kind == "lib" && fences > 2 * (opened("! ```text") + opened("/ ```text"));
-        assert_eq!(
-            target["doctest"],
-            has_examples,
-            "{}: doctest",
-            root.display()
-        );
+        assert_eq!(target["doctest"], has_examples, "{}: doctest", root.display());
     }
 }
 
 #[test]
 fn no_file_names_a_place_on_one_machine() {
     // In pieces, so that this file does not name them itself.
-    let places = [
-        ["/wo", "rk/"],
-        ["/ro", "ot/"],
-        ["/ho", "me/"],
-        ["/tm", "p/t_"],
-    ]
-    .map(|p| p.concat());
-    let text_files = files_with(&[
-        "rs", "md", "toml", "c", "h", "lock", "yml", "sh", "json", "txt",
-    ]);
+    let places =
+        [["/wo", "rk/"], ["/ro", "ot/"], ["/ho", "me/"], ["/tm", "p/t_"]].map(|p| p.concat());
+    let text_files =
+        files_with(&["rs", "md", "toml", "c", "h", "lock", "yml", "sh", "json", "txt"]);
     for path in text_files {
         let text = read(&path);
         for place in &places {
-            assert!(
-                !text.contains(place.as_str()),
-                "{} names {place}",
-                path.display()
-            );
+            assert!(!text.contains(place.as_str()), "{} names {place}", path.display());
         }
     }
 }
@@ -169,14 +141,9 @@ fn the_top_level_holds_what_it_should() {
             _ => None,
         })
         .collect();
-    for folder in [
-        "hpcrun-rs",
-        "hpcstruct-rs",
-        "hpcprof-rs",
-        "work-stealing-rt",
-        "tests",
-        "fixtures",
-    ] {
+    for folder in
+        ["hpcrun-rs", "hpcstruct-rs", "hpcprof-rs", "work-stealing-rt", "tests", "fixtures"]
+    {
         assert!(top.contains(folder), "{folder} is missing");
     }
     let architecture = read(Path::new("ARCHITECTURE.md"));
@@ -201,17 +168,9 @@ fn the_top_level_holds_what_it_should() {
 /// The licences that `deny.toml` allows.
 fn allowed_licences() -> BTreeSet<String> {
     let text = read(Path::new("deny.toml"));
-    let list = text
-        .split("allow = [")
-        .nth(1)
-        .expect("deny.toml has an allow list");
+    let list = text.split("allow = [").nth(1).expect("deny.toml has an allow list");
     let list = list.split(']').next().expect("the list ends");
-    let allowed: BTreeSet<String> = list
-        .split('"')
-        .skip(1)
-        .step_by(2)
-        .map(str::to_owned)
-        .collect();
+    let allowed: BTreeSet<String> = list.split('"').skip(1).step_by(2).map(str::to_owned).collect();
     assert!(allowed.contains("MIT"), "{allowed:?}");
     allowed
 }
@@ -225,9 +184,7 @@ fn is_allowed(expression: &str, allowed: &BTreeSet<String>) -> bool {
         let rest = rest.trim_start().trim_start_matches("AND ");
         return any.split(" OR ").any(word) && (rest.is_empty() || is_allowed(rest, allowed));
     }
-    plain
-        .split(" OR ")
-        .any(|alternative| alternative.split(" AND ").all(word))
+    plain.split(" OR ").any(|alternative| alternative.split(" AND ").all(word))
 }
 
 #[test]
@@ -240,15 +197,9 @@ fn every_dependency_has_an_allowed_licence_and_comes_from_the_registry() {
         let (name, version) = (&package["name"], &package["version"]);
         let licence = package["license"].as_str();
         let licence = licence.unwrap_or_else(|| panic!("{name} {version} states no licence"));
-        assert!(
-            is_allowed(licence, &allowed),
-            "{name} {version}: {licence} is not allowed"
-        );
+        assert!(is_allowed(licence, &allowed), "{name} {version}: {licence} is not allowed");
         if let Some(source) = package["source"].as_str() {
-            assert!(
-                source.starts_with("registry+"),
-                "{name} {version} comes from {source}"
-            );
+            assert!(source.starts_with("registry+"), "{name} {version} comes from {source}");
         }
     }
 }
@@ -256,20 +207,10 @@ fn every_dependency_has_an_allowed_licence_and_comes_from_the_registry() {
 #[test]
 fn licence_expressions_are_understood() {
     let allowed = BTreeSet::from(["MIT", "Unicode-3.0"].map(str::to_owned));
-    for good in [
-        "MIT",
-        "MIT OR GPL-3.0",
-        "GPL-3.0/MIT",
-        "(MIT OR GPL-3.0) AND Unicode-3.0",
-    ] {
+    for good in ["MIT", "MIT OR GPL-3.0", "GPL-3.0/MIT", "(MIT OR GPL-3.0) AND Unicode-3.0"] {
         assert!(is_allowed(good, &allowed), "{good}");
     }
-    for bad in [
-        "GPL-3.0",
-        "MIT AND GPL-3.0",
-        "(MIT OR GPL-3.0) AND GPL-3.0",
-        "",
-    ] {
+    for bad in ["GPL-3.0", "MIT AND GPL-3.0", "(MIT OR GPL-3.0) AND GPL-3.0", ""] {
         assert!(!is_allowed(bad, &allowed), "{bad}");
     }
 }

@@ -51,10 +51,7 @@ fn whoever_stops_reading_changes_no_exit_code() {
     let measurements = folder.join("measurements");
     let code = |command: &mut Command| {
         let closed = || OwnedFd::from(UnixStream::pair().expect("there are descriptors").0);
-        let status = command
-            .current_dir(&folder)
-            .stdout(closed())
-            .stderr(closed());
+        let status = command.current_dir(&folder).stdout(closed()).stderr(closed());
         status.status().expect("the tool runs").code()
     };
     let mut launcher = tool("hpcrun-rs");
@@ -64,10 +61,7 @@ fn whoever_stops_reading_changes_no_exit_code() {
     let mut files = entries.flatten().map(|entry| entry.path());
     assert!(files.any(|path| path.extension().is_some_and(|e| e == "hpcproc")));
     let binary = tool_path("hpcrun-rs");
-    assert_eq!(
-        code(tool("hpcstruct-rs").args(["-o", "whole"]).arg(binary)),
-        Some(0)
-    );
+    assert_eq!(code(tool("hpcstruct-rs").args(["-o", "whole"]).arg(binary)), Some(0));
     assert!(folder.join("whole").is_file());
     assert_eq!(code(tool("hpcprof-rs").arg("no-such-folder")), Some(1));
     assert_eq!(code(tool("hpcprof-rs").arg("--help")), Some(0));
@@ -91,10 +85,7 @@ fn a_signal_that_ends_the_program_is_passed_on() {
 #[test]
 fn arguments_input_and_output_are_untouched() {
     let _cores = exclusive_cores();
-    let run = shell(
-        "arguments",
-        r#"for a in "$@"; do echo "<$a>"; done; echo err >&2"#,
-    );
+    let run = shell("arguments", r#"for a in "$@"; do echo "<$a>"; done; echo err >&2"#);
     assert_eq!(run.stdout(), "<two words>\n<>\n<--help>\n<-o>\n");
     assert!(run.stderr().contains("err\n"), "{}", run.stderr());
 
@@ -165,10 +156,7 @@ fn our_own_failures_are_125() {
             .expect("hpcrun-rs runs");
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(125), "{arguments:?}: {stderr}");
-        assert!(
-            !stderr.is_empty() && !stderr.contains("panicked"),
-            "{stderr}"
-        );
+        assert!(!stderr.is_empty() && !stderr.contains("panicked"), "{stderr}");
     }
 }
 
@@ -186,13 +174,7 @@ fn an_existing_measurement_is_never_overwritten() {
     }
     let mut names: Vec<String> = std::fs::read_dir(&place)
         .expect("the folder is readable")
-        .map(|entry| {
-            entry
-                .expect("readable")
-                .file_name()
-                .to_string_lossy()
-                .into()
-        })
+        .map(|entry| entry.expect("readable").file_name().to_string_lossy().into())
         .collect();
     names.sort();
     let expected = ["", "-2", "-3"].map(|n| format!("hpcrun-true-measurements{n}"));
@@ -202,9 +184,7 @@ fn an_existing_measurement_is_never_overwritten() {
 #[test]
 fn a_static_program_is_refused_in_words_or_runs_with_a_warning() {
     let _cores = exclusive_cores();
-    let run = Spec::new("static", c_program("static"))
-        .arguments(&["50"])
-        .run();
+    let run = Spec::new("static", c_program("static")).arguments(&["50"]).run();
     let stderr = run.stderr();
     assert!(stderr.contains("static"), "the user is told why: {stderr}");
     assert!(!stderr.contains("panicked"), "{stderr}");
@@ -230,15 +210,9 @@ fn names_that_are_not_text_are_profiled_and_never_reach_the_terminal() {
         .args(["-e", "cpu-time@1000", "-o"])
         .args([&measurements, &program])
         .args([OsStr::new("clone"), OsStr::from_bytes(b"\xfc")]));
-    assert!(
-        said.contains("hpcprof-rs $'measured\\xfd\\x1b[1m'"),
-        "{said}"
-    );
+    assert!(said.contains("hpcprof-rs $'measured\\xfd\\x1b[1m'"), "{said}");
     assert_eq!(said.lines().count(), 1, "{said}");
-    run(tool("hpcprof-rs")
-        .arg(&measurements)
-        .arg("-o")
-        .arg(&database));
+    run(tool("hpcprof-rs").arg(&measurements).arg("-o").arg(&database));
     let (view, _) = run(tool("hpcprof-rs").arg("top-down").arg(&database));
     assert!(
         view.contains("before") && view.contains("after"),
@@ -253,13 +227,11 @@ fn names_that_are_not_text_are_profiled_and_never_reach_the_terminal() {
 #[test]
 fn a_runtime_of_another_version_is_named_with_the_remedy() {
     let _cores = exclusive_cores();
-    for (version, remedy) in [
-        ("1", "build it with this release's work-stealing-rt"),
-        ("4000000000", "update hpcrun-rs"),
-    ] {
-        let run = Spec::new("other-runtime", c_program("other_runtime"))
-            .arguments(&[version])
-            .run();
+    for (version, remedy) in
+        [("1", "build it with this release's work-stealing-rt"), ("4000000000", "update hpcrun-rs")]
+    {
+        let run =
+            Spec::new("other-runtime", c_program("other_runtime")).arguments(&[version]).run();
         let stderr = run.stderr();
         assert_eq!(run.output.status.code(), Some(0), "{stderr}");
         let mut warnings = stderr.lines().filter(|l| l.contains("warning"));
@@ -312,10 +284,7 @@ fn the_first_interrupt_is_the_programs_and_the_second_kills_it() {
         "-c",
         script,
     ]);
-    let mut child = interruptible(&command)
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("hpcrun-rs runs");
+    let mut child = interruptible(&command).stdout(Stdio::piped()).spawn().expect("hpcrun-rs runs");
     let mut lines = BufReader::new(child.stdout.take().expect("it is piped")).lines();
     let mut next = || lines.next().expect("there is a line").expect("it is text");
     let interrupt = || {
@@ -330,8 +299,5 @@ fn the_first_interrupt_is_the_programs_and_the_second_kills_it() {
     let status = child.wait().expect("it is our child");
     assert_eq!(status.signal(), Some(9), "{status}");
     let report = report.join("\n");
-    assert!(
-        report.contains("quality: "),
-        "the report is printed: {report}"
-    );
+    assert!(report.contains("quality: "), "the report is printed: {report}");
 }

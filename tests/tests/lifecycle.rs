@@ -9,10 +9,7 @@ const RATE: u32 = 1000;
 
 fn run(way: &str, more: &[&str]) -> Run {
     let arguments = [&[way, "300"], more].concat();
-    Spec::fixture(&format!("lifecycle-{way}"), "lifecycle")
-        .arguments(&arguments)
-        .rate(RATE)
-        .run()
+    Spec::fixture(&format!("lifecycle-{way}"), "lifecycle").arguments(&arguments).rate(RATE).run()
 }
 
 /// The measured work of a site, over all of the run's processes, against what they printed.
@@ -47,12 +44,7 @@ fn ends_with_a_code_keep_their_samples_and_their_code() {
         ("exit-in-thread", 12),
     ] {
         let run = run(way, &[]);
-        assert_eq!(
-            run.output.status.code(),
-            Some(code),
-            "{way}: {}",
-            run.stderr()
-        );
+        assert_eq!(run.output.status.code(), Some(code), "{way}: {}", run.stderr());
         assert_before_is_kept(&run);
     }
 }
@@ -62,12 +54,7 @@ fn crashes_keep_their_samples_and_their_signal() {
     let _cores = exclusive_cores();
     for (way, signal) in [("segv", 11), ("abort", 6)] {
         let run = run(way, &[]);
-        assert_eq!(
-            run.output.status.signal(),
-            Some(signal),
-            "{way}: {}",
-            run.stderr()
-        );
+        assert_eq!(run.output.status.signal(), Some(signal), "{way}: {}", run.stderr());
         assert_before_is_kept(&run);
     }
 }
@@ -93,10 +80,7 @@ fn workers_alive_at_the_end_keep_their_samples() {
     let view = assert_before_is_kept(&run);
     let site = "lifecycle::main";
     let measured = view.inclusive(site, "work");
-    assert!(
-        (measured - 0.9).abs() < 0.045,
-        "{site}: {measured} s of 0.9 s"
-    );
+    assert!((measured - 0.9).abs() < 0.045, "{site}: {measured} s of 0.9 s");
 }
 
 #[test]
@@ -132,11 +116,7 @@ fn libraries_that_come_and_go_are_named() {
     let named = view.inclusive("library_work", "work");
     assert!(named > 0.05, "library_work has samples: {named} s");
     assert!(named > 0.5 * loading, "{named} s of {loading} s are named");
-    assert!(
-        view.quality.rooted as f64 >= 0.99 * view.quality.samples as f64,
-        "{:?}",
-        view.quality
-    );
+    assert!(view.quality.rooted as f64 >= 0.99 * view.quality.samples as f64, "{:?}", view.quality);
 }
 
 /// Snapshots of the load map are replaced some thousand times a second, while handlers use them.
@@ -156,27 +136,17 @@ fn libraries_go_while_other_threads_have_samples() {
     let truth = run.truth().total("work");
     assert!((work - truth).abs() < 0.05 * truth, "{work} s of {truth} s");
     let samples = view.quality.samples as f64;
-    assert!(
-        view.quality.rooted as f64 >= 0.99 * samples,
-        "{:?}",
-        view.quality
-    );
+    assert!(view.quality.rooted as f64 >= 0.99 * samples, "{:?}", view.quality);
 }
 
 #[test]
 fn threads_with_the_smallest_stacks_are_sampled() {
     let _cores = exclusive_cores();
-    let run = Spec::new("lifecycle-small-stacks", c_program("small_stack"))
-        .rate(RATE)
-        .succeed();
+    let run = Spec::new("lifecycle-small-stacks", c_program("small_stack")).rate(RATE).succeed();
     assert_eq!(run.stdout(), "done\n");
     let view = run.database().top_down();
     // A sample may meet the profiler at work in the same thread, which is counted.
-    assert!(
-        view.unrooted() * 1000 <= view.quality.samples,
-        "{:?}",
-        view.quality
-    );
+    assert!(view.unrooted() * 1000 <= view.quality.samples, "{:?}", view.quality);
     assert!(view.inclusive("spin", "work") > 0.5, "{:?}", view.totals);
 }
 
@@ -185,9 +155,7 @@ fn threads_with_the_smallest_stacks_are_sampled() {
 fn a_process_may_end_while_its_threads_do() {
     let _cores = exclusive_cores();
     for _ in 0..20 {
-        let run = Spec::new("lifecycle-race", c_program("ends"))
-            .rate(5000)
-            .run();
+        let run = Spec::new("lifecycle-race", c_program("ends")).rate(5000).run();
         assert_eq!(run.output.status.code(), Some(7), "{}", run.stderr());
         let warnings = run.database().output.stderr;
         let warnings = String::from_utf8_lossy(&warnings);

@@ -16,12 +16,7 @@ fn profile(test: &str, spec: Spec) -> (Run, View) {
     for (site, values) in &truth.sites {
         let waited = value(values, METRIC);
         let what = format!("{test}: {site}");
-        assert_close(
-            &what,
-            view.inclusive(site, METRIC),
-            waited,
-            0.05 * waited + 1e-3,
-        );
+        assert_close(&what, view.inclusive(site, METRIC), waited, 0.05 * waited + 1e-3);
     }
     (run, view)
 }

@@ -53,11 +53,7 @@ impl Mpi {
             .arg(&self.program)
             .args(arguments);
         let output = adjust(&mut command).output().expect("mpirun runs");
-        Run {
-            folder,
-            measurements,
-            output,
-        }
+        Run { folder, measurements, output }
     }
 
     /// `mpirun` of `hpcrun-rs`.
@@ -83,50 +79,29 @@ fn times(run: &Run) -> Times {
         ((name, number), node[2].as_f64().expect("a time") * 1e-9)
     };
     let text = run.stdout();
-    Times(
-        text.lines()
-            .filter(|line| line.starts_with('['))
-            .map(node)
-            .collect(),
-    )
+    Times(text.lines().filter(|line| line.starts_with('[')).map(node).collect())
 }
 
 /// The joined path as JSON.
 fn path(database: &Database) -> Value {
     let json = database.text("critical-path", &["--format", "json"]);
     let path: Value = serde_json::from_str(&json).expect("JSON");
-    assert_eq!(
-        path["others"],
-        Value::Array(Vec::new()),
-        "one path of all ranks"
-    );
+    assert_eq!(path["others"], Value::Array(Vec::new()), "one path of all ranks");
     path
 }
 
 fn seconds(value: &Value) -> f64 {
-    value
-        .as_f64()
-        .unwrap_or_else(|| panic!("{value} is not a time"))
+    value.as_f64().unwrap_or_else(|| panic!("{value} is not a time"))
 }
 
 fn sum(values: &Value, field: &str) -> f64 {
-    values
-        .as_array()
-        .expect("a list")
-        .iter()
-        .map(|value| seconds(&value[field]))
-        .sum()
+    values.as_array().expect("a list").iter().map(|value| seconds(&value[field])).sum()
 }
 
 /// Runs a graph and compares everything with what its nodes took: within 2 %, and what it takes to start and
 /// end MPI.
 fn check(graph: &Graph, run: &Run, lost: &[(&str, u64)]) -> Value {
-    assert!(
-        run.output.status.success(),
-        "{}{}",
-        run.stdout(),
-        run.stderr()
-    );
+    assert!(run.output.status.success(), "{}{}", run.stdout(), run.stderr());
     let path = path(&run.database());
     let times = times(run);
     let mut faults = Vec::new();
@@ -145,31 +120,18 @@ fn check(graph: &Graph, run: &Run, lost: &[(&str, u64)]) -> Value {
         let field = |field| procedure.map_or(0.0, |p| seconds(&p[field]));
         let own = on_path.iter().filter(|node| node.0 == name);
         let own: f64 = own.map(|node| times.of(*node)).sum();
-        close(
-            &format!("{name}'s work"),
-            field("work"),
-            times.total(Some(name)),
-        );
+        close(&format!("{name}'s work"), field("work"), times.total(Some(name)));
         close(&format!("{name} on the path"), field("on_path"), own);
         let zeroed = graph.longest(&times, Some(name)).0;
-        close(
-            &format!("the span without {name}"),
-            field("zeroed_span"),
-            zeroed,
-        );
+        close(&format!("the span without {name}"), field("zeroed_span"), zeroed);
     }
     assert!(faults.is_empty(), "{}\n{path:#}", faults.join("\n"));
     let span = seconds(&path["span"]);
-    for parts in [
-        sum(&path["segments"], "seconds"),
-        sum(&path["ranks"], "on_path"),
-    ] {
+    for parts in [sum(&path["segments"], "seconds"), sum(&path["ranks"], "on_path")] {
         assert!((parts - span).abs() < 1e-8, "{parts} of {span}");
     }
-    let expected: serde_json::Map<String, Value> = lost
-        .iter()
-        .map(|(cause, n)| ((*cause).to_owned(), (*n).into()))
-        .collect();
+    let expected: serde_json::Map<String, Value> =
+        lost.iter().map(|(cause, n)| ((*cause).to_owned(), (*n).into())).collect();
     assert_eq!(path["quality"]["lost_edges"], Value::Object(expected));
     path
 }
@@ -196,12 +158,8 @@ fn rotating() -> Graph {
     let mut graph = Graph::default();
     let mut before: Vec<Node> = Vec::new();
     for round in 0..8 {
-        let nodes: Vec<Node> = (0..4)
-            .map(|rank| (name(round, rank), 4 * round + rank))
-            .collect();
-        graph = nodes
-            .iter()
-            .fold(graph, |graph, node| graph.node(*node, &before));
+        let nodes: Vec<Node> = (0..4).map(|rank| (name(round, rank), 4 * round + rank)).collect();
+        graph = nodes.iter().fold(graph, |graph, node| graph.node(*node, &before));
         before = nodes;
     }
     graph
@@ -211,10 +169,7 @@ fn bcast() -> Graph {
     let graph = Graph::default().chain(&[("root_work", 0), ("root_tail", 0)], &[]);
     (1..4).fold(graph, |graph, rank| {
         let graph = graph.node(("leaf_work", rank), &[]);
-        graph.node(
-            ("leaf_tail", rank),
-            &[("leaf_work", rank), ("root_work", 0)],
-        )
+        graph.node(("leaf_tail", rank), &[("leaf_work", rank), ("root_work", 0)])
     })
 }
 
@@ -232,15 +187,7 @@ fn irecv() -> Graph {
     for rank in 1..4 {
         graph = graph.node(("produce", rank), &[]);
     }
-    graph.node(
-        ("use", 0),
-        &[
-            ("overlap", 0),
-            ("produce", 1),
-            ("produce", 2),
-            ("produce", 3),
-        ],
-    )
+    graph.node(("use", 0), &[("overlap", 0), ("produce", 1), ("produce", 2), ("produce", 3)])
 }
 
 fn wave() -> Graph {
@@ -261,9 +208,7 @@ fn wave() -> Graph {
 }
 
 fn tree() -> Graph {
-    let graph = (0..4).fold(Graph::default(), |graph, rank| {
-        graph.node(("work", rank), &[])
-    });
+    let graph = (0..4).fold(Graph::default(), |graph, rank| graph.node(("work", rank), &[]));
     let graph = graph.node(("combine", 8), &[("work", 0), ("work", 1)]);
     let graph = graph.node(("combine", 10), &[("work", 2), ("work", 3)]);
     graph.node(("combine", 16), &[("combine", 8), ("combine", 10)])
@@ -325,11 +270,7 @@ fn messages_and_collective_operations_carry_the_path() {
         check(&bcast(), &run("bcast"), &[]);
         check(&ibcast(), &run("ibcast"), &[]);
         let path = check(&irecv(), &run("irecv"), &[]);
-        assert_eq!(
-            ranks(&path),
-            [2, 0],
-            "the slowest sender, then the receiver"
-        );
+        assert_eq!(ranks(&path), [2, 0], "the slowest sender, then the receiver");
         check(&wave(), &run("wave"), &[]);
         check(&directions(), &run("directions"), &[]);
         let path = check(&tree(), &run("tree"), &[("synchronous", 3)]);
@@ -341,17 +282,9 @@ fn messages_and_collective_operations_carry_the_path() {
 fn messages_that_are_waited_for_in_another_order_have_their_own_strands() {
     let _cores = exclusive_cores();
     for mpi in libraries() {
-        let path = check(
-            &order(),
-            &mpi.run("order", 4, &["--critical-path"], &["order"]),
-            &[],
-        );
+        let path = check(&order(), &mpi.run("order", 4, &["--critical-path"], &["order"]), &[]);
         assert_eq!(ranks(&path), [3, 0]);
-        check(
-            &threads(),
-            &mpi.run("threads", 4, &["--critical-path"], &["threads"]),
-            &[],
-        );
+        check(&threads(), &mpi.run("threads", 4, &["--critical-path"], &["threads"]), &[]);
     }
 }
 
@@ -398,9 +331,7 @@ fn strands_without_room_go_another_way() {
         let run = mpi.run("flood", 2, &["--critical-path"], &["flood"]);
         assert!(run.output.status.success(), "{}", run.stderr());
         let paths = run.critical_paths();
-        let receiver = paths
-            .iter()
-            .find(|path| path.rank.as_ref().is_some_and(|r| r.rank == 1));
+        let receiver = paths.iter().find(|path| path.rank.as_ref().is_some_and(|r| r.rank == 1));
         let quality = &receiver.expect("rank 1 has a path").quality;
         assert_eq!(quality.exact_edges, 3001, "{quality:?}");
         assert_eq!(quality.lost_edges, [], "{quality:?}");
@@ -434,31 +365,18 @@ fn ranks_share_a_directory_and_no_other_job_gets_it() {
         assert!(run.output.status.success(), "{}", run.stderr());
         assert_eq!(run.files("hpcproc").len(), 3);
         let said = run.stderr();
-        assert_eq!(
-            said.matches("critical path of 3 ranks").count(),
-            1,
-            "{said}"
-        );
+        assert_eq!(said.matches("critical path of 3 ranks").count(), 1, "{said}");
         assert_eq!(said.matches("measurements kept in").count(), 1, "{said}");
         // The same directory once more.
         let mut again = mpi.command(1, &run.folder);
-        let again = again
-            .args(["-o", "measurements", "true"])
-            .output()
-            .expect("mpirun runs");
+        let again = again.args(["-o", "measurements", "true"]).output().expect("mpirun runs");
         let said = String::from_utf8_lossy(&again.stderr).into_owned();
-        assert!(
-            !again.status.success() && said.contains("is not empty"),
-            "{said}"
-        );
+        assert!(!again.status.success() && said.contains("is not empty"), "{said}");
         // Without a name, a job has one directory.
         let folder = run.folder.join("default");
         std::fs::create_dir_all(&folder).expect("the folder is writable");
         let mut command = mpi.command(3, &folder);
-        let output = command
-            .args(["-q", "sleep", "0.1"])
-            .output()
-            .expect("mpirun runs");
+        let output = command.args(["-q", "sleep", "0.1"]).output().expect("mpirun runs");
         assert!(output.status.success(), "{output:?}");
         let made = std::fs::read_dir(&folder).expect("it is readable").count();
         assert_eq!(made, 1);

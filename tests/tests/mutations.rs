@@ -25,12 +25,8 @@ fn mutate(seed: &[u8], random: &mut Rng) -> Vec<u8> {
                 }
             }
             4 => {
-                let piece: Vec<u8> = bytes
-                    .iter()
-                    .skip(at)
-                    .take(random.usize(..64))
-                    .copied()
-                    .collect();
+                let piece: Vec<u8> =
+                    bytes.iter().skip(at).take(random.usize(..64)).copied().collect();
                 let to = random.usize(..=bytes.len());
                 bytes.splice(to..to, piece);
             }
@@ -46,10 +42,7 @@ fn mutate(seed: &[u8], random: &mut Rng) -> Vec<u8> {
 /// Runs `parse` over mutants of the seeds for `seconds`, or 0.4 of them in a short run, and over at least
 /// `least` mutants.
 fn run(what: &str, seeds: &[Vec<u8>], seconds: u64, least: usize, parse: fn(&[u8])) {
-    assert!(
-        seeds.iter().any(|s| !s.is_empty()),
-        "{what}: there are seeds"
-    );
+    assert!(seeds.iter().any(|s| !s.is_empty()), "{what}: there are seeds");
     let mut random = Rng::with_seed(0x9e37_79b9_7f4a_7c15);
     let end = Instant::now() + Duration::from_millis(seconds * if is_long() { 1000 } else { 400 });
     let mut count = 0;
@@ -78,13 +71,7 @@ fn structures_and_binaries() {
     let structures = seeds::structures("mutations-structure");
     run("structures", &structures, 1, 300, parsers::structure);
     let library = vec![seeds::library()];
-    run(
-        "machine code",
-        &seeds::code(&library[0]),
-        1,
-        300,
-        parsers::code,
-    );
+    run("machine code", &seeds::code(&library[0]), 1, 300, parsers::code);
     run(
         "debug information",
         &seeds::debug_information(&library),
@@ -94,13 +81,7 @@ fn structures_and_binaries() {
     );
     run("libraries", &library, 3, 200, parsers::analyse);
     // A Rust program, with inlining and several units: few mutants, as each takes a while.
-    run(
-        "programs",
-        &seeds::read_all(&[release("recursion")]),
-        2,
-        5,
-        parsers::analyse,
-    );
+    run("programs", &seeds::read_all(&[release("recursion")]), 2, 5, parsers::analyse);
 }
 
 #[test]

@@ -22,14 +22,8 @@ fn profile(test: &str, program: &str, arguments: &[&str]) -> (Run, View) {
     let run = spec.environment("HPC_SHARED_COUNTER", "counter").succeed();
     let most = CORES * start.elapsed().as_secs_f64();
     let view = run.database().top_down();
-    let effort: f64 = ["work", "idleness", "overhead"]
-        .iter()
-        .map(|m| value(&view.totals, m))
-        .sum();
-    assert!(
-        effort <= 1.02 * most,
-        "{test}: effort {effort} s on cores that had {most} s"
-    );
+    let effort: f64 = ["work", "idleness", "overhead"].iter().map(|m| value(&view.totals, m)).sum();
+    assert!(effort <= 1.02 * most, "{test}: effort {effort} s on cores that had {most} s");
     (run, view)
 }
 
@@ -41,10 +35,7 @@ fn assert_idleness(what: &str, run: &Run, view: &View) {
     let allowed = tolerance(work, RATE);
     let most = idle + (CORES - 1.0) * (busy - work).max(0.0) + allowed;
     let shown = value(&view.totals, "idleness");
-    assert!(
-        busy >= work - allowed,
-        "{what}: {busy:.4} s of {work:.4} s were sampled"
-    );
+    assert!(busy >= work - allowed, "{what}: {busy:.4} s of {work:.4} s were sampled");
     assert!(
         shown >= idle - allowed && shown <= most,
         "{what}: idleness {shown:.4} s, truth {idle:.4} s, with the rest of the programs at most {most:.4} s"
@@ -58,10 +49,7 @@ fn assert_sites(what: &str, run: &Run, view: &View) {
 }
 
 fn processes() -> String {
-    c_program("processes")
-        .to_str()
-        .expect("a path in UTF-8")
-        .to_owned()
+    c_program("processes").to_str().expect("a path in UTF-8").to_owned()
 }
 
 #[test]
@@ -130,16 +118,11 @@ fn openssl_on_two_processes_leaves_no_core_idle() {
     {
         return println!("SKIPPED: openssl is not installed; its processes were not profiled");
     }
-    let arguments = [
-        "speed", "-multi", "2", "-seconds", "1", "-bytes", "1024", "sha256",
-    ];
+    let arguments = ["speed", "-multi", "2", "-seconds", "1", "-bytes", "1024", "sha256"];
     let (_, view) = profile("node-openssl", "openssl", &arguments);
     let (work, idle) = (value(&view.totals, "work"), value(&view.totals, "idleness"));
     // Both work for one second by the wall clock: what they are out of step by is their start.
-    assert!(
-        work > 0.5 && idle < 0.1 * work,
-        "work {work} s, idleness {idle} s"
-    );
+    assert!(work > 0.5 && idle < 0.1 * work, "work {work} s, idleness {idle} s");
 }
 
 #[test]

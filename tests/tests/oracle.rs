@@ -78,9 +78,7 @@ fn judge(view: &View) -> Verdict {
             return;
         }
         match fault(&path) {
-            Some(fault) => verdict
-                .wrong
-                .push(format!("{seconds:.4} s: {fault}: {path:?}")),
+            Some(fault) => verdict.wrong.push(format!("{seconds:.4} s: {fault}: {path:?}")),
             None => verdict.right += seconds,
         }
         verdict.deepest = verdict.deepest.max(path.len());
@@ -134,11 +132,7 @@ fn check(workers: usize, unwinder: &'static str) {
         "{workers} workers: {} s of {all} s lie in the trees",
         verdict.right
     );
-    assert!(
-        verdict.deepest >= N as usize / 2 + 2,
-        "paths reach the leaves: {}",
-        verdict.deepest
-    );
+    assert!(verdict.deepest >= N as usize / 2 + 2, "paths reach the leaves: {}", verdict.deepest);
     let recorded = run.recorded();
     let cpu = printed(&run, "process_cpu");
     let seen = recorded.working + recorded.idle;
@@ -177,14 +171,8 @@ fn the_judge_accepts_right_paths_only() {
         qualified.filter_map(|name| frame(&name)).collect()
     };
     assert_eq!(fault(&path("a00 a01l a02r a03l")), None);
-    assert_eq!(
-        fault(&path("b00 b01r b02r b03r b04r b05r b06r b07r leaf_b")),
-        None
-    );
-    assert_eq!(
-        fault(&path("a00 a01r a02r a03r a04r a05r a06r a07r a08r leaf_a")),
-        None
-    );
+    assert_eq!(fault(&path("b00 b01r b02r b03r b04r b05r b06r b07r leaf_b")), None);
+    assert_eq!(fault(&path("a00 a01r a02r a03r a04r a05r a06r a07r a08r leaf_a")), None);
     for wrong in [
         "a01l a02r",
         "a00 a02l",

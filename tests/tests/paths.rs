@@ -25,10 +25,7 @@ fn faults(path: &CriticalPath, graph: &Graph, times: &Times, threads: usize) -> 
     let mut faults = Vec::new();
     let mut check = |what: String, found: u64, truth: f64| {
         if !is_close(seconds(found), truth, threads) {
-            faults.push(format!(
-                "{what}: {:.6} s, truth {truth:.6} s",
-                seconds(found)
-            ));
+            faults.push(format!("{what}: {:.6} s, truth {truth:.6} s", seconds(found)));
         }
     };
     let (span, on_path) = graph.longest(times, None);
@@ -42,18 +39,10 @@ fn faults(path: &CriticalPath, graph: &Graph, times: &Times, threads: usize) -> 
         };
         let own = on_path.iter().filter(|node| node.0 == name);
         let own: f64 = own.map(|node| times.of(*node)).sum();
-        check(
-            format!("{name}'s work"),
-            procedure.work,
-            times.total(Some(name)),
-        );
+        check(format!("{name}'s work"), procedure.work, times.total(Some(name)));
         check(format!("{name} on the path"), procedure.on_path, own);
         let zeroed = graph.longest(times, Some(name)).0;
-        check(
-            format!("the span without {name}"),
-            procedure.zeroed_span,
-            zeroed,
-        );
+        check(format!("the span without {name}"), procedure.zeroed_span, zeroed);
     }
     faults
 }
@@ -134,10 +123,7 @@ fn bounded(late: u32, early: u32) -> Graph {
             let mut own = vec![("produce", value)];
             own.extend(value.checked_sub(2).map(|v| ("consume", v)));
             own.extend(
-                value
-                    .checked_sub(1)
-                    .filter(|_| is_set(early, value))
-                    .map(|v| ("consume", v)),
+                value.checked_sub(1).filter(|_| is_set(early, value)).map(|v| ("consume", v)),
             );
             sent.push(own);
         }
@@ -161,10 +147,7 @@ fn a_thread_that_is_joined_is_on_the_path_if_it_is_longer() {
     assert_eq!(path.segments.len(), 3);
     // The first segment ends where the thread was created, in a context of the main thread's profile.
     let created = &path.segments[0].end;
-    assert!(
-        matches!(created, Site::Context { profile: 1, .. }),
-        "{created:?}"
-    );
+    assert!(matches!(created, Site::Context { profile: 1, .. }), "{created:?}");
     check_c("join-c11", &join(), 1, &["spawn", "join"]);
 }
 
@@ -180,15 +163,8 @@ fn channels_of_semaphores_and_of_conditions_carry_the_path() {
     let is_right =
         |(late, early): (u32, u32)| faults(&path, &bounded(late, early), &times, 1).is_empty();
     let first = faults(&path, &bounded(0, 0), &times, 1);
-    assert!(
-        orders.into_iter().any(is_right),
-        "bounded: {}\n{path:?}",
-        first.join("\n")
-    );
-    assert_eq!(
-        (&path.quality.lost_edges[..], path.quality.woken_edges),
-        (&[][..], 0)
-    );
+    assert!(orders.into_iter().any(is_right), "bounded: {}\n{path:?}", first.join("\n"));
+    assert_eq!((&path.quality.lost_edges[..], path.quality.woken_edges), (&[][..], 0));
     assert!(edges(&path).contains("condition"), "{path:?}");
 }
 
@@ -199,9 +175,7 @@ fn without_a_procedure_another_branch_may_be_the_longest() {
     let zeroing = zeroing.node(n("A"), &[n("P")]).node(n("D"), &[n("P")]);
     let zeroing = zeroing.node(n("E"), &[n("A"), n("D")]);
     check_c("zeroing", &zeroing, 1, &[]);
-    let both = Graph::default()
-        .chain(&[n("f"), n("g")], &[])
-        .chain(&[("f", 1), n("h")], &[]);
+    let both = Graph::default().chain(&[n("f"), n("g")], &[]).chain(&[("f", 1), n("h")], &[]);
     check_c("both", &both, 1, &[]);
 }
 
@@ -213,12 +187,7 @@ fn branches_that_are_nearly_as_long_are_named() {
     for branch in branches {
         graph = graph.node(branch, &[n("pre")]);
     }
-    let path = check_c(
-        "near",
-        &graph.node(n("post"), &branches),
-        4,
-        &["spawn", "join"],
-    );
+    let path = check_c("near", &graph.node(n("post"), &branches), 4, &["spawn", "join"]);
     let branches = path.near.iter().filter(|near| near.time > 90 * UNIT);
     let slacks: Vec<u64> = branches.map(|near| near.slack / UNIT).collect();
     assert_eq!(slacks.len(), 2, "{:?}", path.near);
@@ -228,9 +197,7 @@ fn branches_that_are_nearly_as_long_are_named() {
 #[test]
 fn threads_that_nobody_joins_count() {
     let _cores = exclusive_cores();
-    let mut graph = Graph::default()
-        .chain(&[n("x0"), n("x1")], &[])
-        .node(n("y0"), &[]);
+    let mut graph = Graph::default().chain(&[n("x0"), n("x1")], &[]).node(n("y0"), &[]);
     for leaf in 0..16 {
         graph = graph.node(("leaf", leaf), &[n("y0")]);
     }
@@ -243,12 +210,7 @@ fn a_round_ends_with_the_last_arrival_at_the_barrier() {
     let mut graph = Graph::default();
     let mut last: Vec<Node> = Vec::new();
     for round in 0..8_usize {
-        let rank = |rank| {
-            (
-                if rank == round % 4 { "slow" } else { "fast" },
-                4 * round + rank,
-            )
-        };
+        let rank = |rank| (if rank == round % 4 { "slow" } else { "fast" }, 4 * round + rank);
         let ranks: Vec<Node> = (0..4).map(rank).collect();
         for rank in &ranks {
             graph = graph.node(*rank, &last);
@@ -284,10 +246,7 @@ fn the_path_does_not_depend_on_the_number_of_cores() {
 fn the_path_does_not_depend_on_other_programs() {
     let _cores = exclusive_cores();
     let spec = Spec::new("path-beside", c_program("paths")).arguments(&["pipeline"]);
-    let run = spec
-        .critical_path("")
-        .condition(Condition::BesideBusy)
-        .succeed();
+    let run = spec.critical_path("").condition(Condition::BesideBusy).succeed();
     let faults = faults(&run.critical_path(), &pipeline(), &Times::of_run(&run), 2);
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
@@ -298,12 +257,8 @@ fn the_path_does_not_depend_on_other_programs() {
 #[test]
 fn threads_and_channels_of_the_standard_library_and_of_tokio() {
     let _cores = exclusive_cores();
-    let locks = Graph::default()
-        .node(n("pre"), &[])
-        .node(n("held"), &[n("pre")]);
-    let locks = locks
-        .node(n("A"), &[n("pre")])
-        .node(n("B"), &[n("A"), n("held")]);
+    let locks = Graph::default().node(n("pre"), &[]).node(n("held"), &[n("pre")]);
+    let locks = locks.node(n("A"), &[n("pre")]).node(n("B"), &[n("A"), n("held")]);
     let graphs = [
         ("join", join(), 1),
         ("scope", join(), 1),
@@ -368,9 +323,7 @@ fn places_of_tasks_are_the_users_own() {
     assert!(!long.is_empty(), "{json}");
     for place in long.iter().flat_map(|s| [&s["begin"], &s["end"]]) {
         // The program's start and end have no place.
-        let is_users = place["file"]
-            .as_str()
-            .is_none_or(|f| f.ends_with("bin/loops.rs"));
+        let is_users = place["file"].as_str().is_none_or(|f| f.ends_with("bin/loops.rs"));
         assert!(is_users, "{place} in {json}");
     }
 }
@@ -379,19 +332,14 @@ fn places_of_tasks_are_the_users_own() {
 #[test]
 fn inlined_procedures_have_a_span_without_them() {
     let _cores = exclusive_cores();
-    let graph = Graph::default()
-        .chain(&[n("f"), n("g")], &[])
-        .chain(&[("f", 1), n("h")], &[]);
+    let graph = Graph::default().chain(&[n("f"), n("g")], &[]).chain(&[("f", 1), n("h")], &[]);
     for (test, program, path) in [
         ("path-inlined-c", c_program("inlined"), ""),
         ("path-inlined-rust", release("inlined"), "inlined::"),
     ] {
         let structure = hpcstruct_rs::analyse(&program, &hpcstruct_rs::Options::default());
         let structure = structure.expect("it can be analysed");
-        let run = Spec::new(test, program)
-            .rate(1000)
-            .critical_path("")
-            .succeed();
+        let run = Spec::new(test, program).rate(1000).critical_path("").succeed();
         let times = Times::of_run(&run);
         let json = run.database().text("critical-path", &["--format", "json"]);
         let found: serde_json::Value = serde_json::from_str(&json).expect("JSON");
@@ -445,10 +393,7 @@ fn threads_may_meet_more_often_than_they_are_sampled() {
             let expected = truth("span") - truth(name);
             // A function is seen first after some rounds; where threads are created there is more to do.
             let is_right = (gain - expected).abs() <= 0.05 * span;
-            assert!(
-                is_right,
-                "{test}, {name}: {gain} s, truth {expected} s\n{json}"
-            );
+            assert!(is_right, "{test}, {name}: {gain} s, truth {expected} s\n{json}");
         }
     }
 }
@@ -462,10 +407,7 @@ fn the_summary_is_printed_at_the_end() {
     let path = run.critical_path();
     let text = run.stderr();
     let parallelism = path.work as f64 / path.span as f64;
-    assert!(
-        text.contains(&format!("parallelism {parallelism:.2}")),
-        "{text}"
-    );
+    assert!(text.contains(&format!("parallelism {parallelism:.2}")), "{text}");
     assert!(text.contains("hpcprof-rs critical-path"), "{text}");
     let without = spec("path-no-summary").succeed();
     assert!(without.critical_paths().is_empty() && !without.stderr().contains("critical path"));
@@ -491,11 +433,7 @@ fn every_one_of_ten_thousand_threads_is_seen() {
     let _cores = exclusive_cores();
     let path = torture("churn").critical_path();
     let spawned_and_joined = 10_000 + 10_000 / 2;
-    assert!(
-        path.quality.exact_edges >= spawned_and_joined,
-        "{:?}",
-        path.quality
-    );
+    assert!(path.quality.exact_edges >= spawned_and_joined, "{:?}", path.quality);
 }
 
 /// Twenty children, forked while threads are in the middle of events, each with a path of its own.
@@ -506,10 +444,7 @@ fn a_forked_child_has_a_path_of_its_own() {
     assert_eq!(paths.len(), 21);
     let of_child = |path: &&CriticalPath| procedure(path, "child").is_some_and(|p| p.on_path > 0);
     for child in paths.iter().filter(of_child) {
-        assert!(
-            is_close(seconds(child.span), seconds(5 * UNIT), 1),
-            "{child:?}"
-        );
+        assert!(is_close(seconds(child.span), seconds(5 * UNIT), 1), "{child:?}");
         assert_eq!(child.threads, [(0, 1), (1, 2)], "{child:?}");
     }
     assert_eq!(paths.iter().filter(of_child).count(), 20);
@@ -531,10 +466,7 @@ fn any_thread_may_end_the_process() {
     let _cores = exclusive_cores();
     let path = torture("ends").critical_path();
     let last = procedure(&path, "last").expect("it is marked");
-    assert!(
-        is_close(seconds(last.work), seconds(20 * UNIT), 1),
-        "{last:?}"
-    );
+    assert!(is_close(seconds(last.work), seconds(20 * UNIT), 1), "{last:?}");
     // The threads that still ran count, too.
     assert!(path.span >= last.work && path.work > path.span, "{path:?}");
 }
@@ -554,9 +486,7 @@ fn a_signal_handler_may_end_the_process_in_the_middle_of_an_event() {
 #[test]
 fn a_lock_in_the_place_of_another_one_has_no_past() {
     let _cores = exclusive_cores();
-    let graph = Graph::default()
-        .node(n("first"), &[])
-        .node(n("second"), &[]);
+    let graph = Graph::default().node(n("first"), &[]).node(n("second"), &[]);
     let path = check_c("reuse", &graph, 1, &[]);
     assert!(!edges(&path).contains("lock"));
     let graph = Graph::default().chain(&[n("once"), n("after")], &[]);
@@ -588,13 +518,6 @@ fn the_path_is_written_while_the_program_runs() {
     let run = spec.critical_path("every:1s").run();
     assert!(!run.output.status.success(), "it kills itself");
     let path = run.critical_path();
-    assert!(
-        !path.complete && path.span > 0 && path.work > path.span,
-        "{path:?}"
-    );
-    assert!(
-        run.stderr().contains("up to its last report"),
-        "{}",
-        run.stderr()
-    );
+    assert!(!path.complete && path.span > 0 && path.work > path.span, "{path:?}");
+    assert!(run.stderr().contains("up to its last report"), "{}", run.stderr());
 }

@@ -85,9 +85,7 @@ fn faults_of_waits(view: &View, truth: &Truth) -> Vec<String> {
                 _ => 0.12 * idleness,
             };
             if (measured - truth).abs() > systematic + chance(truth) {
-                faults.push(format!(
-                    "{site}, {metric}: {measured:.4} s, truth {truth:.4} s"
-                ));
+                faults.push(format!("{site}, {metric}: {measured:.4} s, truth {truth:.4} s"));
             }
         }
     }
@@ -137,10 +135,8 @@ fn what_a_join_costs_is_overhead() {
     let plain = truth.of("joins::plain", "work");
     let joined = truth.of("joins::joined", "work");
     assert_within("plain", view.inclusive("joins::plain", "work"), plain, 0.05);
-    let (work, overhead) = (
-        view.inclusive("joins::joined", "work"),
-        view.inclusive("joins::joined", "overhead"),
-    );
+    let (work, overhead) =
+        (view.inclusive("joins::joined", "work"), view.inclusive("joins::joined", "overhead"));
     assert_within("joined", work + overhead, joined, 0.05);
     // The useful part is a few instructions between rayon's: the compiler schedules them into
     // each other, so that the boundary is known to some percent only.
@@ -153,10 +149,7 @@ fn parallel_loops(view: &View) -> Vec<(Vec<String>, Node)> {
     view.walk(&mut |above, node| {
         if node.kind == "parallel-loop" {
             let path = above.iter().map(|n| n.name.clone()).collect();
-            let flat = Node {
-                children: Vec::new(),
-                ..node.clone()
-            };
+            let flat = Node { children: Vec::new(), ..node.clone() };
             found.push((path, flat));
         }
     });
@@ -233,10 +226,8 @@ fn a_parallel_loop_is_one_node_with_the_right_share_on_1_to_4_workers() {
             assert_within(&what, view.inclusive_under(&path, "work"), seconds, 0.05);
         }
         let found = parallel_loops(&view);
-        let mut names: Vec<(&str, Option<u64>)> = found
-            .iter()
-            .map(|(_, n)| (n.name.as_str(), n.line))
-            .collect();
+        let mut names: Vec<(&str, Option<u64>)> =
+            found.iter().map(|(_, n)| (n.name.as_str(), n.line)).collect();
         names.sort_unstable();
         let line = |text: &str| {
             let source = include_str!("../../fixtures/rayon/src/bin/loops.rs");
@@ -289,21 +280,9 @@ fn two_loops_of_one_line_are_told_apart() {
     assert_eq!(found.len(), 6, "{:?}", view.names());
     let leaves = |leaves: &[&'static str]| leaves.to_vec();
     for (caller, method, expected) in [
-        (
-            "types",
-            "par_iter().map(..).sum()",
-            leaves(&["light", "heavy"]),
-        ),
-        (
-            "values",
-            "par_iter().map(..).sum()",
-            leaves(&["few", "many"]),
-        ),
-        (
-            "nested",
-            "par_iter().for_each(..)",
-            leaves(&["inner", "inner"]),
-        ),
+        ("types", "par_iter().map(..).sum()", leaves(&["light", "heavy"])),
+        ("values", "par_iter().map(..).sum()", leaves(&["few", "many"])),
+        ("nested", "par_iter().for_each(..)", leaves(&["inner", "inner"])),
     ] {
         let caller = format!("twins::{caller}");
         let mut loops: Vec<(u32, &Vec<String>, &Node)> = found
@@ -325,12 +304,7 @@ fn two_loops_of_one_line_are_told_apart() {
             path.push(&node.name);
             let seconds = truth.of(&site, "work");
             let measured = view.inclusive_under(&path, "work");
-            assert_within(
-                &format!("{} in {caller}", node.name),
-                measured,
-                seconds,
-                0.05,
-            );
+            assert_within(&format!("{} in {caller}", node.name), measured, seconds, 0.05);
         }
     }
 }
@@ -345,10 +319,7 @@ fn machinery_is_shown_when_asked_for_and_in_the_physical_projection() {
         let view = database.view("top-down", options);
         assert_eq!(parallel_loops(&view).len(), 0, "{options:?}");
         let helper = |n: &String| n.contains("rayon::iter::plumbing::bridge_producer_consumer");
-        assert!(
-            view.names().iter().any(helper),
-            "{options:?} shows how a loop is split"
-        );
+        assert!(view.names().iter().any(helper), "{options:?} shows how a loop is split");
         let leaf = view.inclusive("loops::inner_leaf", "work");
         let seconds = truth.of("loops::inner_leaf", "work");
         assert_within("inner_leaf", leaf, seconds, 0.05);
@@ -366,11 +337,7 @@ fn every_kind_of_loop_is_named_and_a_recursion_of_the_programs_own_stays() {
     let (view, truth) = (database.top_down(), run.truth());
     assert_all_reach_main(&view, "kinds::main");
     for (caller, name, site) in [
-        (
-            "collect",
-            "par_iter().copied().filter(..).map(..).collect()",
-            "collected",
-        ),
+        ("collect", "par_iter().copied().filter(..).map(..).collect()", "collected"),
         ("bridge", "par_bridge().for_each(..)", "bridged"),
         ("chunks", "par_chunks(..).map(..).sum()", "chunked"),
         ("sort_unstable", "par_sort_unstable_by_key(..)", "sorted"),
@@ -392,17 +359,9 @@ fn every_kind_of_loop_is_named_and_a_recursion_of_the_programs_own_stays() {
             assert!(above.iter().all(|n| n.kind != "parallel-loop"));
         }
     });
-    assert!(
-        deepest >= 6,
-        "the program's own recursion: {deepest} levels"
-    );
+    assert!(deepest >= 6, "the program's own recursion: {deepest} levels");
     let measured = view.inclusive("kinds::divided", "work");
-    assert_within(
-        "divided",
-        measured,
-        truth.of("kinds::divided", "work"),
-        0.05,
-    );
+    assert_within("divided", measured, truth.of("kinds::divided", "work"), 0.05);
 }
 
 #[test]
@@ -457,11 +416,7 @@ fn paths_cross_pools_threads_frames_that_are_gone_and_panics() {
         }
         // Who knows that a task was stolen has it so on some workers, and not on one.
         let stolen = truth.of("crossings::migrated", "work");
-        assert_eq!(
-            stolen > 0.0,
-            workers != "1",
-            "{stolen} s on {workers} workers"
-        );
+        assert_eq!(stolen > 0.0, workers != "1", "{stolen} s on {workers} workers");
     }
 }
 
@@ -472,7 +427,6 @@ fn a_worker_that_is_blocked_in_a_task_is_idle() {
     for rayon in [Rayon::Patched, Rayon::Stock] {
         let (run, database) = profile(rayon, "blocked", &[]);
         let what = format!("{rayon:?}");
-        run.truth()
-            .assert_sites(&what, &database.top_down(), RATE, 0.03);
+        run.truth().assert_sites(&what, &database.top_down(), RATE, 0.03);
     }
 }

@@ -22,17 +22,13 @@ fn regions(database: &Database, options: &[&str]) -> Value {
 }
 
 fn number(of: &Value, name: &str) -> f64 {
-    of[name]
-        .as_f64()
-        .unwrap_or_else(|| panic!("no number {name} in {of}"))
+    of[name].as_f64().unwrap_or_else(|| panic!("no number {name} in {of}"))
 }
 
 fn region<'a>(found: &'a Value, name: &str) -> &'a Value {
     let all = found["regions"].as_array().expect("regions");
     let mut named = all.iter().filter(|r| r["name"] == name);
-    let one = named
-        .next()
-        .unwrap_or_else(|| panic!("no region {name} in {found}"));
+    let one = named.next().unwrap_or_else(|| panic!("no region {name} in {found}"));
     assert!(named.next().is_none(), "one region {name} in {found}");
     one
 }
@@ -46,12 +42,7 @@ fn check(found: &Value, name: &str, serial: f64, classes: &[(&str, f64)]) {
         assert_close(&format!("{name}: {what}"), measured, truth, most);
     };
     near("serial", number(region, "serial"), serial);
-    for class in [
-        "unparallelised",
-        "load_imbalance",
-        "communication",
-        "synchronisation",
-    ] {
+    for class in ["unparallelised", "load_imbalance", "communication", "synchronisation"] {
         let truth = classes.iter().find(|(known, _)| *known == class);
         let truth = truth.map_or(0.0, |(_, seconds)| *seconds);
         near(class, number(&region["overheads"], class), truth);
@@ -65,10 +56,7 @@ fn site(truth: &Truth, name: &str, metric: &str) -> f64 {
 #[test]
 fn each_class_of_overhead_is_where_it_was_made() {
     let _cores = exclusive_cores();
-    let run = Spec::fixture("regions", "regions")
-        .rate(RATE)
-        .lock_wait()
-        .succeed();
+    let run = Spec::fixture("regions", "regions").rate(RATE).lock_wait().succeed();
     let truth = run.truth();
     let found = regions(&run.database(), &[]);
     let work = |name: &str| site(&truth, name, "work");
@@ -86,10 +74,7 @@ fn each_class_of_overhead_is_where_it_was_made() {
         &found,
         "regions::threads",
         work("regions::short") + work("regions::long"),
-        &[(
-            "load_imbalance",
-            idleness("regions::short") + idleness("regions::long"),
-        )],
+        &[("load_imbalance", idleness("regions::short") + idleness("regions::long"))],
     );
     // Half of the time in which one half holds the lock, the other one waits for it.
     let waiting = work("regions::hold") / 2.0;
@@ -101,18 +86,13 @@ fn each_class_of_overhead_is_where_it_was_made() {
         &[("synchronisation", waiting), ("load_imbalance", others)],
     );
     let region = region(&found, "regions::locked");
-    assert_eq!(
-        (&region["construct"], &region["place"]),
-        (&"join".into(), &"worker".into())
-    );
+    assert_eq!((&region["construct"], &region["place"]), (&"join".into(), &"worker".into()));
 }
 
 #[test]
 fn a_calibration_tells_start_up_from_imbalance() {
     let _cores = exclusive_cores();
-    let run = Spec::fixture("regions-calibrated", "phases")
-        .rate(RATE)
-        .succeed();
+    let run = Spec::fixture("regions-calibrated", "phases").rate(RATE).succeed();
     let truth = run.truth();
     let calibration = run.folder.join("calibration.tsv");
     let text = "hpcrun-rs start-up 1\nhost\th\ncpu\tc\ncores\t2\n\
@@ -122,25 +102,14 @@ fn a_calibration_tells_start_up_from_imbalance() {
     std::fs::write(&calibration, text).expect("a file");
     let path = calibration.to_str().expect("a path of this test");
     let database = run.database();
-    let found = regions(
-        &database,
-        &["--calibration", path, "--executions", "lopsided=50"],
-    );
+    let found = regions(&database, &["--calibration", path, "--executions", "lopsided=50"]);
     // 50 executions on 2 workers, a millisecond each.
     let lopsided = region(&found, "phases::lopsided");
-    assert!(
-        (number(&lopsided["overheads"], "start_up") - 0.1).abs() < 1e-9,
-        "{lopsided}"
-    );
+    assert!((number(&lopsided["overheads"], "start_up") - 0.1).abs() < 1e-9, "{lopsided}");
     let idle = site(&truth, "phases::lopsided_long", "idleness");
     let idle = idle + site(&truth, "phases::lopsided_short", "idleness");
     let imbalance = number(&lopsided["overheads"], "load_imbalance");
-    assert_close(
-        "imbalance",
-        imbalance,
-        idle - 0.1,
-        0.05 * idle + tolerance(idle, RATE),
-    );
+    assert_close("imbalance", imbalance, idle - 0.1, 0.05 * idle + tolerance(idle, RATE));
     assert!((number(&lopsided["break_even"], "awake") - 0.002).abs() < 1e-9);
     // 1.6 s in 50 executions: more than 2 ms each, less than 1.8 s.
     assert_eq!(lopsided["verdict"], "parallel-if-awake");
@@ -150,12 +119,7 @@ fn a_calibration_tells_start_up_from_imbalance() {
     // What the program executes serially is in no region.
     let serial = site(&truth, "phases::serial", "idleness");
     let outside = number(&found["outside"], "idleness");
-    assert_close(
-        "outside",
-        outside,
-        serial,
-        0.03 * serial + tolerance(serial, RATE),
-    );
+    assert_close("outside", outside, serial, 0.03 * serial + tolerance(serial, RATE));
 }
 
 #[test]
@@ -186,30 +150,15 @@ fn the_launcher_calibrates_and_still_starts_programs_of_that_name() {
         }
     }
     // Nobody wakes a thread, or makes one, for nothing.
-    for construct in [
-        "install\toutside\tasleep\t2\t",
-        "std::thread\tworker\tawake\t2\t",
-    ] {
-        let row = text
-            .lines()
-            .find_map(|l| l.strip_prefix(construct))
-            .expect("a row");
-        let nanoseconds: f64 = row
-            .split('\t')
-            .next()
-            .and_then(|t| t.parse().ok())
-            .expect("a number");
+    for construct in ["install\toutside\tasleep\t2\t", "std::thread\tworker\tawake\t2\t"] {
+        let row = text.lines().find_map(|l| l.strip_prefix(construct)).expect("a row");
+        let nanoseconds: f64 =
+            row.split('\t').next().and_then(|t| t.parse().ok()).expect("a number");
         assert!(nanoseconds > 500.0, "{construct}{row}");
     }
-    let as_program = launcher()
-        .args(["--", "calibrate"])
-        .env("PATH", "")
-        .output()
-        .expect("it runs");
+    let as_program =
+        launcher().args(["--", "calibrate"]).env("PATH", "").output().expect("it runs");
     assert_eq!(as_program.status.code(), Some(127), "{as_program:?}");
-    let wrong = launcher()
-        .args(["calibrate", "--workers", "1"])
-        .output()
-        .expect("it runs");
+    let wrong = launcher().args(["calibrate", "--workers", "1"]).output().expect("it runs");
     assert_eq!(wrong.status.code(), Some(125), "{wrong:?}");
 }

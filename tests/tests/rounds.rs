@@ -25,10 +25,7 @@ fn profile(rate: u32, round_ms: f64, samples: f64, more: &[&str]) -> Run {
     let mut arguments = vec![round.as_str(), seconds.as_str()];
     arguments.extend(more);
     let test = format!("rounds-{rate}-{round}{}", more.concat());
-    Spec::fixture(&test, "rounds")
-        .rate(rate)
-        .arguments(&arguments)
-        .succeed()
+    Spec::fixture(&test, "rounds").rate(rate).arguments(&arguments).succeed()
 }
 
 /// Each phase's share of all phases, beside the program's own figure. `together`: as many samples as see the
@@ -95,10 +92,7 @@ fn lives_shorter_than_a_period() {
         let stolen = stolen_seconds() - stolen_before;
         let (view, truth) = (run.database().top_down(), run.truth());
         let files = run.files("hpcprofile").len();
-        assert!(
-            files < 40,
-            "threads that follow each other share files: {files}"
-        );
+        assert!(files < 40, "threads that follow each other share files: {files}");
         let mut measured = 0.0;
         for site in truth.sites.keys() {
             measured += view.inclusive(site, "work");

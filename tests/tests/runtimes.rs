@@ -10,9 +10,7 @@ use std::fmt::Write;
 const RATE: u32 = 1000;
 
 /// Modes of `fixtures/c/openmp.c`: work and idleness of the items and of what is serial, and no overhead.
-const MODES: [&str; 7] = [
-    "rounds", "between", "critical", "tasks", "nested", "dynamic", "crowd",
-];
+const MODES: [&str; 7] = ["rounds", "between", "critical", "tasks", "nested", "dynamic", "crowd"];
 
 /// How idle threads wait: as the runtime likes, asleep, spinning.
 const POLICIES: [Option<&str>; 3] = [None, Some("passive"), Some("active")];
@@ -31,9 +29,7 @@ fn faults(run: &Run, view: &View) -> Vec<String> {
     let mut faults = truth.faults(view, RATE);
     let (work, overhead) = (truth.total("work"), value(&view.totals, "overhead"));
     if overhead > tolerance(work, RATE) {
-        faults.push(format!(
-            "overhead {overhead:.4} s beside {work:.4} s of work"
-        ));
+        faults.push(format!("overhead {overhead:.4} s beside {work:.4} s of work"));
     }
     let (idle, shown) = (truth.total("idleness"), value(&view.totals, "idleness"));
     if (shown - idle).abs() > tolerance(idle.max(work), RATE) {
@@ -52,9 +48,7 @@ fn openmp(compiler: &str) {
     for mode in MODES {
         for policy in POLICIES.into_iter().filter(|p| is_tried(mode, *p)) {
             let what = format!("{name}-{mode}-{}", policy.unwrap_or("default"));
-            let mut spec = Spec::new(&what, &program)
-                .arguments(&[mode, "100"])
-                .rate(RATE);
+            let mut spec = Spec::new(&what, &program).arguments(&[mode, "100"]).rate(RATE);
             if let Some(policy) = policy {
                 spec = spec.environment("OMP_WAIT_POLICY", policy);
             }
@@ -100,10 +94,7 @@ fn a_task_of_tbb_belongs_to_its_caller_or_is_said_not_to() {
     for (metric, truth) in [("work", work), ("idleness", truth.total("idleness"))] {
         let shown = view.inclusive("item", metric);
         let allowed = tolerance(work, RATE);
-        assert!(
-            (shown - truth).abs() <= allowed,
-            "{metric}: {shown} s, truth {truth} s"
-        );
+        assert!((shown - truth).abs() <= allowed, "{metric}: {shown} s, truth {truth} s");
     }
 }
 
@@ -123,22 +114,10 @@ fn threads_of_openblas_that_spin_for_work_are_idle() {
     let view = run.database().bottom_up();
     let spent = |name: &str| -> f64 {
         let roots = view.roots.iter().filter(|root| root.name.contains(name));
-        roots
-            .map(|root| value(&root.inclusive, "work") + value(&root.inclusive, "overhead"))
-            .sum()
+        roots.map(|root| value(&root.inclusive, "work") + value(&root.inclusive, "overhead")).sum()
     };
-    assert!(
-        spent("gemm_kernel") > 0.05,
-        "products were measured: {:?}",
-        view.names()
-    );
+    assert!(spent("gemm_kernel") > 0.05, "products were measured: {:?}", view.names());
     let spun = spent("blas_thread_server") + spent("sched_yield");
-    let effort: f64 = ["work", "idleness", "overhead"]
-        .iter()
-        .map(|m| value(&view.totals, m))
-        .sum();
-    assert!(
-        spun < 0.02 * effort,
-        "waiting threads: {spun} s of {effort} s effort"
-    );
+    let effort: f64 = ["work", "idleness", "overhead"].iter().map(|m| value(&view.totals, m)).sum();
+    assert!(spun < 0.02 * effort, "waiting threads: {spun} s of {effort} s effort");
 }

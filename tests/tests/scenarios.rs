@@ -71,23 +71,11 @@ const THREADS: [&str; 4] = ["thrd_create", "timer-thread", "raw-exit", "main-end
 const CLONES: [&str; 2] = ["clone-thread", "clone-process"];
 
 /// The program takes away what the profiler has open: the work of `main` all the same.
-const DESCRIPTORS: [&str; 5] = [
-    "close",
-    "closefrom",
-    "close_range",
-    "raw-close_range",
-    "dup2",
-];
+const DESCRIPTORS: [&str; 5] = ["close", "closefrom", "close_range", "raw-close_range", "dup2"];
 
 /// Those of the above for each condition that is tried in every run of the tests.
-const UNDER_CONDITIONS: [&str; 6] = [
-    "fgets",
-    "futex",
-    "longjmp-cond",
-    "thrd_create",
-    "main-ends",
-    "close",
-];
+const UNDER_CONDITIONS: [&str; 6] =
+    ["fgets", "futex", "longjmp-cond", "thrd_create", "main-ends", "close"];
 
 struct Scenario {
     run: Run,
@@ -117,12 +105,7 @@ fn profile(
     }
     let (database, truth) = (run.try_database()?, run.truth());
     let view = database.top_down();
-    Ok(Some(Scenario {
-        run,
-        database,
-        view,
-        truth,
-    }))
+    Ok(Some(Scenario { run, database, view, truth }))
 }
 
 /// What is wrong with a mode under a condition.
@@ -143,10 +126,7 @@ fn faults(mode: &str, condition: Condition) -> Vec<String> {
     let missing: f64 = quality.missing.iter().map(|m| m.seconds).sum();
     let lacking = (work - value(&view.totals, "work")).max(0.0);
     if (missing - lacking).abs() > tolerance(work, RATE) {
-        faults.push(format!(
-            "{lacking:.4} s are missing, said: {:?}",
-            quality.missing
-        ));
+        faults.push(format!("{lacking:.4} s are missing, said: {:?}", quality.missing));
     } else if CLONES.contains(&mode) && lacking > 0.9 * value(&truth.sites["works"], "work") {
         faults.clear();
     }
@@ -223,19 +203,12 @@ fn a_timer_that_died_is_started_again() {
     assert!(shown > work - 0.15, "{shown} of {work} s");
     let missing: f64 = view.quality.missing.iter().map(|m| m.seconds).sum();
     let all = shown + missing;
-    assert!(
-        (all - work).abs() < tolerance(work, RATE),
-        "{missing} s said, {shown} of {work} s"
-    );
+    assert!((all - work).abs() < tolerance(work, RATE), "{missing} s said, {shown} of {work} s");
 }
 
 #[test]
 fn the_same_beside_a_busy_core_with_a_slow_clock_and_in_a_crowd() {
-    let conditions = [
-        Condition::BesideBusy,
-        Condition::SlowClock,
-        Condition::Crowded,
-    ];
+    let conditions = [Condition::BesideBusy, Condition::SlowClock, Condition::Crowded];
     check(&UNDER_CONDITIONS, &conditions);
 }
 
@@ -243,55 +216,31 @@ fn the_same_beside_a_busy_core_with_a_slow_clock_and_in_a_crowd() {
 fn more_threads_than_cores_are_oversubscription() {
     let _cores = exclusive_cores();
     let scenario = profile("join", Condition::by_default(), &["200", "8"]);
-    let scenario = scenario
-        .expect("it ends well")
-        .expect("every system has threads");
+    let scenario = scenario.expect("it ends well").expect("every system has threads");
     let truth = scenario.truth.total("oversubscription");
     assert!(truth > 4.0, "eight threads on two cores: {truth} s");
     let shown = scenario.run.recorded().oversubscribed;
-    assert!(
-        (shown - truth).abs() <= tolerance(truth, RATE),
-        "{shown} s, truth {truth} s"
-    );
+    assert!((shown - truth).abs() <= tolerance(truth, RATE), "{shown} s, truth {truth} s");
     let screen = String::from_utf8_lossy(&scenario.database.output.stdout);
-    let (_, rest) = screen
-        .split_once("oversubscription ")
-        .unwrap_or_else(|| panic!("not told:\n{screen}"));
-    let told: f64 = rest
-        .split(' ')
-        .next()
-        .and_then(|n| n.parse().ok())
-        .expect("seconds");
-    assert!(
-        (told - shown).abs() < 0.01,
-        "{told} s on the first screen, {shown} s in the profiles"
-    );
+    let (_, rest) =
+        screen.split_once("oversubscription ").unwrap_or_else(|| panic!("not told:\n{screen}"));
+    let told: f64 = rest.split(' ').next().and_then(|n| n.parse().ok()).expect("seconds");
+    assert!((told - shown).abs() < 0.01, "{told} s on the first screen, {shown} s in the profiles");
 }
 
 #[test]
 fn an_uncontended_lock_is_the_one_that_the_program_calls() {
     let _cores = exclusive_cores();
     let scenario = profile("locks", Condition::by_default(), &["300"]);
-    let scenario = scenario
-        .expect("it ends well")
-        .expect("every system has locks");
+    let scenario = scenario.expect("it ends well").expect("every system has locks");
     let Scenario { view, truth, .. } = scenario;
     let names = view.names();
     assert!(!names.iter().any(|n| n.contains("trylock")), "{names:?}");
     let seconds = |metric| view.inclusive("locks", metric);
-    let (shown, truth) = (
-        seconds("work") + seconds("overhead"),
-        truth.sites["works"]["work"],
-    );
-    assert!(
-        (shown - truth).abs() <= tolerance(truth, RATE),
-        "{shown} s, truth {truth} s"
-    );
+    let (shown, truth) = (seconds("work") + seconds("overhead"), truth.sites["works"]["work"]);
+    assert!((shown - truth).abs() <= tolerance(truth, RATE), "{shown} s, truth {truth} s");
     let lock = view.inclusive("pthread_mutex_lock", "overhead:sync");
-    assert!(
-        lock > 0.01 * truth,
-        "pthread_mutex_lock: {lock} s of {truth} s"
-    );
+    assert!(lock > 0.01 * truth, "pthread_mutex_lock: {lock} s of {truth} s");
 }
 
 #[test]

@@ -45,12 +45,7 @@ const ALLOWED: &[&str] = &[
 
 /// Functions that call through a pointer: the program's own handler of the same signal, glibc's
 /// `_dl_find_object`, and the owner-of-a-frame function (walked as a root of its own).
-const INDIRECT: &[&str] = &[
-    "6signal6handle",
-    "7loadmap6locate",
-    "6cursor6Cursor",
-    "7forward",
-];
+const INDIRECT: &[&str] = &["6signal6handle", "7loadmap6locate", "6cursor6Cursor", "7forward"];
 
 const ROOTS: &[&str] = &["6signal6handle17h", "6agents8owner_of17h"];
 
@@ -82,9 +77,7 @@ struct Function {
 
 fn disassemble(library: &PathBuf) -> BTreeMap<String, Function> {
     let text = check(
-        Command::new("objdump")
-            .args(["-d", "-M", "intel", "--no-show-raw-insn"])
-            .arg(library),
+        Command::new("objdump").args(["-d", "-M", "intel", "--no-show-raw-insn"]).arg(library),
     );
     let mut functions: BTreeMap<String, Function> = BTreeMap::new();
     let mut current = String::new();
@@ -101,16 +94,12 @@ fn disassemble(library: &PathBuf) -> BTreeMap<String, Function> {
 
 /// `0000000000016940 <name>:`
 fn header(line: &str) -> Option<&str> {
-    line.strip_suffix(">:")?
-        .split_once('<')
-        .map(|(_, name)| name)
+    line.strip_suffix(">:")?.split_once('<').map(|(_, name)| name)
 }
 
 fn branch(line: &str, current: &str, function: &mut Function) {
     let instruction = line.split('\t').nth(1).unwrap_or("");
-    let target = instruction
-        .rsplit_once('<')
-        .and_then(|(_, rest)| rest.strip_suffix('>'));
+    let target = instruction.rsplit_once('<').and_then(|(_, rest)| rest.strip_suffix('>'));
     let transfers = instruction.starts_with("call") || instruction.starts_with('j');
     if !transfers {
         // A libc function's address kept in a register for several calls.
@@ -144,9 +133,7 @@ fn branch(line: &str, current: &str, function: &mut Function) {
 }
 
 fn is_panic(name: &str) -> bool {
-    ["panic", "_fail", "unwrap_failed", "expect_failed"]
-        .iter()
-        .any(|word| name.contains(word))
+    ["panic", "_fail", "unwrap_failed", "expect_failed"].iter().any(|word| name.contains(word))
 }
 
 #[test]
@@ -166,9 +153,7 @@ fn the_handler_reaches_only_async_signal_safe_code() {
     let mut imported = BTreeMap::new();
     let mut indirect = BTreeSet::new();
     while let Some(name) = open.pop() {
-        let function = functions
-            .get(&name)
-            .unwrap_or_else(|| panic!("no code for {name}"));
+        let function = functions.get(&name).unwrap_or_else(|| panic!("no code for {name}"));
         for import in &function.imported {
             imported.insert(import.clone(), name.clone());
         }
@@ -181,10 +166,7 @@ fn the_handler_reaches_only_async_signal_safe_code() {
             }
         }
     }
-    assert!(
-        seen.len() >= 5,
-        "the walk found the handler's callees: {seen:?}"
-    );
+    assert!(seen.len() >= 5, "the walk found the handler's callees: {seen:?}");
     for word in ["alloc", "dealloc", "Mutex", "OnceLock", "__tls_get_addr"] {
         let bad: Vec<_> = seen.iter().filter(|n| n.contains(word)).collect();
         assert!(bad.is_empty(), "the handler reaches {bad:?}");
@@ -210,13 +192,9 @@ fn the_handler_reaches_only_async_signal_safe_code() {
 #[test]
 fn the_handler_allocates_nothing_while_the_program_does() {
     let _cores = exclusive_cores();
-    let run = Spec::fixture("signal-safety-allocations", "allocations")
-        .rate(5000)
-        .succeed();
+    let run = Spec::fixture("signal-safety-allocations", "allocations").rate(5000).succeed();
     let text = run.stdout();
-    let inside = text
-        .lines()
-        .find_map(|l| l.strip_prefix("inside the handler: "));
+    let inside = text.lines().find_map(|l| l.strip_prefix("inside the handler: "));
     assert_eq!(inside, Some("0"), "{text}");
     let view = run.database().top_down();
     let samples = view.quality.samples;

@@ -49,10 +49,7 @@ fn judge(view: &View, tails: bool) -> (f64, u32, Vec<String>) {
         let is_whole = above.first().is_none_or(|root| root.kind != "partial");
         if node.busy() > 0.0 && is_whole {
             let path = names(above, node);
-            match (
-                fault(&path, tails),
-                path.iter().filter_map(|n| depth(n)).max(),
-            ) {
+            match (fault(&path, tails), path.iter().filter_map(|n| depth(n)).max()) {
                 (Some(fault), _) => wrong.push(fault),
                 (None, Some(depth)) => {
                     right += node.busy();
@@ -78,26 +75,15 @@ fn check_level(compiler: &str, flags: &[&str], tails: bool) {
             .args(WITHOUT_TABLES)
             .args(flags),
     );
-    let run = Spec::new(&test, &program)
-        .arguments(&["500"])
-        .rate(RATE)
-        .succeed();
+    let run = Spec::new(&test, &program).arguments(&["500"]).rate(RATE).succeed();
     let view = run.database().top_down();
     let (right, deepest, wrong) = judge(&view, tails);
     let quality = &view.quality;
     eprintln!("{what}: {right:.3} s right, {quality:?}");
-    assert!(
-        wrong.is_empty(),
-        "{what}: {} wrong, {}",
-        wrong.len(),
-        wrong[0]
-    );
+    assert!(wrong.is_empty(), "{what}: {} wrong, {}", wrong.len(), wrong[0]);
     assert!(right > 0.3, "{what}: only {right} s");
     assert_eq!(deepest, 5, "{what}: paths reach all depths");
-    assert!(
-        quality.rooted as f64 >= 0.995 * quality.samples as f64,
-        "{what}: {quality:?}"
-    );
+    assert!(quality.rooted as f64 >= 0.995 * quality.samples as f64, "{what}: {quality:?}");
 }
 
 fn check_compiler(compiler: &str) {

@@ -18,10 +18,7 @@ fn near(what: &str, measured: f64, truth: f64) {
 }
 
 fn profile(test: &str, program: &Path) -> (View, Truth) {
-    let run = Spec::new(test, program)
-        .arguments(&[UNIT_MS])
-        .rate(RATE)
-        .succeed();
+    let run = Spec::new(test, program).arguments(&[UNIT_MS]).rate(RATE).succeed();
     (run.database().top_down(), run.truth())
 }
 
@@ -78,16 +75,7 @@ fn clang_at_every_level() {
         return;
     }
     let _cores = one_core();
-    c(
-        "clang",
-        &[
-            &["-g", "-O0"],
-            &["-g", "-O1"],
-            &["-g", "-O2"],
-            &["-g", "-O3"],
-            &["-g1", "-O2"],
-        ],
-    );
+    c("clang", &[&["-g", "-O0"], &["-g", "-O1"], &["-g", "-O2"], &["-g", "-O3"], &["-g1", "-O2"]]);
     if can_run("ld.lld") {
         c("clang", &[&["-g", "-O2", "-flto", "-fuse-ld=lld"]]);
     } else {

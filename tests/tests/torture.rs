@@ -39,11 +39,7 @@ fn frame(name: &str) -> Option<Frame> {
         return Some(Frame::By(operation.to_owned()));
     }
     let mut parts = name.strip_prefix("procedures::families::")?.split("::");
-    let family = parts
-        .next()?
-        .parse()
-        .ok()
-        .filter(|f| FAMILIES.contains(*f))?;
+    let family = parts.next()?.parse().ok().filter(|f| FAMILIES.contains(*f))?;
     let second = parts.next()?;
     if second == "leaf" {
         return Some(Frame::Leaf(family));
@@ -125,11 +121,8 @@ fn judge(view: &View) -> Verdict {
         let path: Vec<Frame> = names.filter_map(|n: &Node| frame(&n.name)).collect();
         let seconds = node.busy();
         if above.first().is_some_and(|root| root.kind == "partial") {
-            let sum = if in_unwinder(node) {
-                &mut verdict.in_unwinder
-            } else {
-                &mut verdict.partial
-            };
+            let sum =
+                if in_unwinder(node) { &mut verdict.in_unwinder } else { &mut verdict.partial };
             *sum += seconds;
             return;
         }
@@ -142,10 +135,7 @@ fn judge(view: &View) -> Verdict {
                 return;
             }
             let names: Vec<&str> = above.iter().map(|n| n.name.as_str()).collect();
-            let wrong = format!(
-                "{seconds:.4} s: {fault}: {path:?}\n{names:?}, {}",
-                node.name
-            );
+            let wrong = format!("{seconds:.4} s: {fault}: {path:?}\n{names:?}, {}", node.name);
             verdict.wrong.push(wrong);
             return;
         }
@@ -187,11 +177,7 @@ fn torture(test: &str, workers: usize, seed: u64, milliseconds: u64) -> u64 {
     let all = value(&view.totals, "work") + value(&view.totals, "overhead");
     assert!(verdict.in_unwinder <= 0.01 * all, "{what}: {verdict:?}");
     assert!(verdict.partial <= 0.001 * all, "{what}: {:?}", view.quality);
-    assert!(
-        rooted as f64 >= 0.99 * samples as f64,
-        "{what}: {:?}",
-        view.quality
-    );
+    assert!(rooted as f64 >= 0.99 * samples as f64, "{what}: {:?}", view.quality);
     // A third of the operations captures a context: samples that arrive meanwhile are kept.
     let lost = &view.quality.lost;
     assert!(!lost.contains_key("reentered"), "{what}: {lost:?}");
@@ -204,10 +190,7 @@ fn torture(test: &str, workers: usize, seed: u64, milliseconds: u64) -> u64 {
     assert!(workers == 1 || count("migrated") > 0, "{what}: {done}");
     assert!(samples > 200, "{what}: only {samples} samples");
     // At least the leaves' work lies in trees; what else there is: pools and the evaluation.
-    assert!(
-        verdict.leaves > 0.0 && verdict.deepest > 8,
-        "{what}: {verdict:?}"
-    );
+    assert!(verdict.leaves > 0.0 && verdict.deepest > 8, "{what}: {verdict:?}");
     count("thrown_stolen")
 }
 
@@ -243,11 +226,7 @@ fn random_trees_for_a_long_time() {
             seed += 1;
         }
     }
-    eprintln!(
-        "seeds {first} to {} held, in {:?}",
-        seed - 1,
-        start.elapsed()
-    );
+    eprintln!("seeds {first} to {} held, in {:?}", seed - 1, start.elapsed());
 }
 
 #[test]
@@ -257,10 +236,7 @@ fn the_judge_accepts_right_paths_only() {
             Some(_) => format!("torture::forks::{name}::{{closure#0}}"),
             None => format!("torture::procedures::families::{name}"),
         };
-        names
-            .split(' ')
-            .filter_map(|name| frame(&qualify(name)))
-            .collect()
+        names.split(' ').filter_map(|name| frame(&qualify(name))).collect()
     };
     for right in [
         "a::d00::s00",

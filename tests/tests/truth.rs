@@ -80,16 +80,9 @@ fn check_sites(rate: u32, view: &View, truth: &Truth) {
 #[test]
 fn every_source_of_samples_measures_the_same() {
     let _cores = exclusive_cores();
-    for (source, usual) in [
-        ("posix-timer", 200),
-        ("perf-signal", 1000),
-        ("perf-sigtrap", 1000),
-    ] {
+    for (source, usual) in [("posix-timer", 200), ("perf-signal", 1000), ("perf-sigtrap", 1000)] {
         // A short run has each at the rates that it is made for.
-        for (rate, _) in RATES
-            .into_iter()
-            .filter(|(rate, _)| *rate == usual || is_long())
-        {
+        for (rate, _) in RATES.into_iter().filter(|(rate, _)| *rate == usual || is_long()) {
             let test = format!("source-{source}-{rate}");
             let spec = Spec::fixture(&test, "phases").source(source).rate(rate);
             let run = spec.run();
@@ -195,10 +188,7 @@ fn overhead_tags_in_rust() {
             ("overhead::useful", "work"),
             ("overhead::callback", "work"),
             ("overhead::parallel_overhead::sync::wait", "overhead:sync"),
-            (
-                "overhead::parallel_overhead::alloc::inlined",
-                "overhead:alloc",
-            ),
+            ("overhead::parallel_overhead::alloc::inlined", "overhead:alloc"),
             ("overhead::helpers::dispatch", "overhead:sched"),
         ];
         for (site, metric) in expected {
@@ -221,11 +211,9 @@ fn overhead_tags_in_c() {
     let test = "overhead-c";
     let (run, database) = profile(test, rate, Spec::new(test, c_program("overhead")));
     let (view, truth) = (database.top_down(), run.truth());
-    for (site, metric) in [
-        ("useful", "work"),
-        ("locked", "overhead:sync"),
-        ("plain", "overhead:other"),
-    ] {
+    for (site, metric) in
+        [("useful", "work"), ("locked", "overhead:sync"), ("plain", "overhead:other")]
+    {
         let seconds = truth.of(site, "work");
         assert_near(site, rate, view.inclusive(site, metric), seconds);
         let total = value(&view.totals, metric);
@@ -249,12 +237,7 @@ fn time_in_the_kernel_belongs_to_the_call() {
             assert_near(site, rate, view.inclusive(site, "work"), seconds);
         }
         let tagged = truth.of("waits", "work");
-        assert_near(
-            "waits",
-            rate,
-            view.inclusive("waits", "overhead:sync"),
-            tagged,
-        );
+        assert_near("waits", rate, view.inclusive("waits", "overhead:sync"), tagged);
         assert_near("overhead", rate, value(&view.totals, "overhead"), tagged);
         let asked = view.inclusive("asks", "work");
         let inside: f64 = ["read", "__read", "__libc_read"]

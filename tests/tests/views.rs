@@ -69,11 +69,7 @@ fn the_json_is_what_scripts_rely_on() {
         assert_eq!((view.view.as_str(), view.unit.as_str()), (name, "seconds"));
         assert_eq!(view.cores, 2);
         for metric in ["work", "idleness", "overhead"] {
-            assert!(
-                view.metrics.iter().any(|m| m == metric),
-                "{:?}",
-                view.metrics
-            );
+            assert!(view.metrics.iter().any(|m| m == metric), "{:?}", view.metrics);
             assert!(view.totals.contains_key(metric), "{:?}", view.totals);
         }
         for metric in &view.metrics {
@@ -83,17 +79,9 @@ fn the_json_is_what_scripts_rely_on() {
         }
         assert!(view.quality.rooted <= view.quality.samples);
         view.walk(&mut |_, node: &Node| {
-            assert!(
-                kinds.contains(&node.kind.as_str()),
-                "{name}: kind {}",
-                node.kind
-            );
+            assert!(kinds.contains(&node.kind.as_str()), "{name}: kind {}", node.kind);
             assert!(!node.name.is_empty(), "{name}: a node without a name");
-            assert!(
-                !has_hash(&node.name),
-                "{name}: {} is not as the user wrote it",
-                node.name
-            );
+            assert!(!has_hash(&node.name), "{name}: {} is not as the user wrote it", node.name);
         });
     }
     let names = database.top_down().names();
@@ -122,21 +110,11 @@ fn a_function_has_its_file_and_line() {
     view.walk(&mut |_, node| {
         if node.name == "spawns::task" && node.kind == "procedure" {
             let file = node.file.as_deref().unwrap_or("");
-            assert!(
-                file.ends_with("fixtures/programs/src/bin/spawns.rs"),
-                "{file}"
-            );
+            assert!(file.ends_with("fixtures/programs/src/bin/spawns.rs"), "{file}");
             let source = include_str!("../../fixtures/programs/src/bin/spawns.rs");
-            let line = source
-                .lines()
-                .position(|l| l.starts_with("fn task("))
-                .expect("there")
-                + 1;
+            let line = source.lines().position(|l| l.starts_with("fn task(")).expect("there") + 1;
             let stated = node.line.expect("a line") as usize;
-            assert!(
-                stated.abs_diff(line) <= 1,
-                "line {stated}, written at {line}"
-            );
+            assert!(stated.abs_diff(line) <= 1, "line {stated}, written at {line}");
             let module = node.module.as_deref().unwrap_or("");
             assert!(module.ends_with("spawns"), "{module}");
             seen += 1;
@@ -169,10 +147,7 @@ fn a_stripped_program_is_profiled_and_the_reader_is_told() {
     let program: PathBuf = place.join("phases");
     std::fs::copy(release("phases"), &program).expect("the program can be copied");
     check(Command::new("strip").arg(&program));
-    let run = Spec::new("stripped", &program)
-        .arguments(&["200"])
-        .rate(1000)
-        .succeed();
+    let run = Spec::new("stripped", &program).arguments(&["200"]).rate(1000).succeed();
     let database = run.database();
     let view = database.top_down();
     let quality = &view.quality;
@@ -196,11 +171,6 @@ fn one_measurement_gives_one_result() {
     let again = run.folder.join("again");
     let output = hpcrun_tests::run::build(&run.measurements, &again);
     assert!(output.status.success());
-    let second = check(
-        tool("hpcprof-rs")
-            .arg("top-down")
-            .arg(&again)
-            .args(["--format", "json"]),
-    );
+    let second = check(tool("hpcprof-rs").arg("top-down").arg(&again).args(["--format", "json"]));
     assert_eq!(database.text("top-down", &["--format", "json"]), second);
 }

@@ -156,10 +156,7 @@ fn backsub(a: &mut Matrix, l: &Matrix) {
         (Quad(a), Quad(l)) => {
             let [a00, a01, a10, a11] = &mut **a;
             let [l00, _, l10, l11] = &**l;
-            join(
-                || backsub_row(a00, a01, l00, l10, l11),
-                || backsub_row(a10, a11, l00, l10, l11),
-            );
+            join(|| backsub_row(a00, a01, l00, l10, l11), || backsub_row(a10, a11, l00, l10, l11));
         }
         _ => unreachable!("the diagonal of a factor has no zero block"),
     }
@@ -201,17 +198,11 @@ fn multiply_in_parallel(lower: bool, a: [&Matrix; 2], b: [&Matrix; 2], r: &mut [
         if lower {
             mul_and_subt(true, a[0], b[0], r00);
         } else {
-            join(
-                || mul_and_subt(false, a[0], b[0], r00),
-                || mul_and_subt(false, a[0], b[1], r01),
-            );
+            join(|| mul_and_subt(false, a[0], b[0], r00), || mul_and_subt(false, a[0], b[1], r01));
         }
     };
     join(upper_row, || {
-        join(
-            || mul_and_subt(false, a[1], b[0], r10),
-            || mul_and_subt(lower, a[1], b[1], r11),
-        )
+        join(|| mul_and_subt(false, a[1], b[0], r10), || mul_and_subt(lower, a[1], b[1], r11))
     });
 }
 
@@ -376,9 +367,7 @@ fn parse_options(mut args: impl Iterator<Item = String>) -> Result<Options, Stri
     while let Some(name) = args.next() {
         let mut number = || -> Result<usize, String> {
             let value = args.next().ok_or(format!("{name} needs a value"))?;
-            value
-                .parse()
-                .map_err(|_| format!("{name}: not a number: {value}"))
+            value.parse().map_err(|_| format!("{name}: not a number: {value}"))
         };
         match name.as_str() {
             "-n" => n = number()?,
@@ -394,15 +383,9 @@ fn parse_options(mut args: impl Iterator<Item = String>) -> Result<Options, Stri
     let most = n + n * (n - 1) / 4;
     let nonzeros = nonzeros.unwrap_or((10 * n).min(most));
     if !(n..=most).contains(&nonzeros) {
-        return Err(format!(
-            "-z: between {n} and {most} for -n {n}, not {nonzeros}"
-        ));
+        return Err(format!("-z: between {n} and {most} for -n {n}, not {nonzeros}"));
     }
-    Ok(Options {
-        n,
-        nonzeros,
-        threads,
-    })
+    Ok(Options { n, nonzeros, threads })
 }
 
 /// Times the phases, one after the other.
@@ -461,10 +444,7 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let pool = match ThreadPoolBuilder::new()
-        .num_threads(options.threads)
-        .build()
-    {
+    let pool = match ThreadPoolBuilder::new().num_threads(options.threads).build() {
         Ok(pool) => pool,
         Err(error) => {
             eprintln!("cholesky: cannot start the workers: {error}");

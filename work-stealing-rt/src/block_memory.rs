@@ -89,9 +89,7 @@ mod tests {
             unsafe { free(*block, layout) };
         }
         // Another test may hold the list for a moment.
-        let again = (0..1000)
-            .map(|_| allocate(layout))
-            .find(|b| blocks.contains(b));
+        let again = (0..1000).map(|_| allocate(layout)).find(|b| blocks.contains(b));
         assert!(again.is_some(), "none of them was kept");
         assert!(KEPT.lock().expect("no test panics with it").len() <= MOST);
     }

@@ -112,10 +112,7 @@ where
         // SAFETY: all tasks are over, and each is asked once.
         .map(|task| unsafe { task.join_outcome() })
         .collect();
-    outcomes
-        .into_iter()
-        .collect::<Result<_, _>>()
-        .unwrap_or_else(|payload| resume_unwind(payload))
+    outcomes.into_iter().collect::<Result<_, _>>().unwrap_or_else(|payload| resume_unwind(payload))
 }
 
 /// [`spawn_broadcast`] in the given pool.
@@ -145,10 +142,7 @@ where
 #[inline(always)]
 pub(crate) fn call<R>(op: &impl Fn(BroadcastContext<'_>) -> R) -> R {
     Worker::with_current(|worker| {
-        op(BroadcastContext {
-            worker: worker.expect("tasks run on workers"),
-            marker: PhantomData,
-        })
+        op(BroadcastContext { worker: worker.expect("tasks run on workers"), marker: PhantomData })
     })
 }
 

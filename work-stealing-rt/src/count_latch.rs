@@ -37,15 +37,9 @@ impl CountLatch {
         let waiter = if worker.is_null() {
             Waiter::Thread(ThreadLatch::new())
         } else {
-            Waiter::Worker {
-                worker,
-                latch: Latch::new(),
-            }
+            Waiter::Worker { worker, latch: Latch::new() }
         };
-        CountLatch {
-            pending: AtomicUsize::new(pending),
-            waiter,
-        }
+        CountLatch { pending: AtomicUsize::new(pending), waiter }
     }
 
     /// Counts one more task. The count is not zero: the caller is counted itself, or knows of a task that is.

@@ -276,9 +276,7 @@ impl SplitDeque {
     fn publish(&self, count: u64) {
         if count != 0 {
             // SAFETY: `split + count <= head`, within the allocation.
-            self.owner
-                .split
-                .set(unsafe { self.owner.split.get().add(count as usize) });
+            self.owner.split.set(unsafe { self.owner.split.get().add(count as usize) });
             // Releases slots and tasks; sequentially consistent for `Sleep::notify_after_rmw`.
             self.own().ends.fetch_add(count << 32, Ordering::SeqCst);
         }
@@ -333,10 +331,7 @@ impl SplitDeque {
     #[inline(always)]
     pub(crate) fn forget_stolen(&self, slot: SlotPtr) {
         let index = self.index(slot);
-        debug_assert_eq!(
-            unpack(self.own().ends.load(Ordering::Relaxed)),
-            (index + 1, index + 1)
-        );
+        debug_assert_eq!(unpack(self.own().ends.load(Ordering::Relaxed)), (index + 1, index + 1));
         self.owner.head.set(slot);
         self.owner.split.set(slot);
         self.own().ends.store(pack(index, index), Ordering::Release);

@@ -57,10 +57,7 @@ impl Fifo {
     pub(crate) fn push(&self, task: TaskRef) -> Queued {
         self.0.push(task);
         let this: *const Fifo = self;
-        Queued(
-            this.cast::<TaskHeader>()
-                .map_addr(|address| address | TICKET),
-        )
+        Queued(this.cast::<TaskHeader>().map_addr(|address| address | TICKET))
     }
 
     fn oldest(&self) -> TaskRef {

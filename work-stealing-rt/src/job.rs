@@ -73,10 +73,7 @@ pub(crate) struct Linked<E> {
 impl<E> Linked<E> {
     /// The calling strand spawns the task at `location`.
     pub(crate) fn new(event: E, location: &'static Location<'static>) -> Self {
-        Linked {
-            event,
-            link: Link::new(location),
-        }
+        Linked { event, link: Link::new(location) }
     }
 }
 
@@ -242,11 +239,7 @@ impl<F: FnOnce(&H) + Send, H: CompletionHook + Send> HeapTask<F, H> {
         location: &'static Location<'static>,
     ) -> TaskRef {
         let task = Box::new(HeapTask {
-            header: TaskHeader {
-                site: ptr::from_ref(Self::SITE).cast(),
-                sp: context,
-                fp: 0,
-            },
+            header: TaskHeader { site: ptr::from_ref(Self::SITE).cast(), sp: context, fp: 0 },
             closure: UnsafeCell::new(ManuallyDrop::new(closure)),
             hook,
             spawned: UnsafeCell::new(track::spawn(location)),

@@ -100,10 +100,7 @@ pub struct FnContext {
 impl FnContext {
     #[inline(always)]
     fn new(migrated: bool) -> Self {
-        FnContext {
-            migrated,
-            marker: PhantomData,
-        }
+        FnContext { migrated, marker: PhantomData }
     }
 
     /// Whether the closure runs on another thread than the one that called [`join_context`], or was taken out

@@ -62,19 +62,12 @@ mod spawn;
 mod spawn_context;
 #[path = "parallel_overhead/sync/mod.rs"]
 mod sync;
-#[cfg(all(
-    not(loom),
-    target_os = "linux",
-    any(target_arch = "x86_64", target_arch = "aarch64")
-))]
+#[cfg(all(not(loom), target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 #[path = "system/linux.rs"]
 mod system;
 #[cfg(all(
     not(loom),
-    not(all(
-        target_os = "linux",
-        any(target_arch = "x86_64", target_arch = "aarch64")
-    ))
+    not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))
 ))]
 #[path = "system/portable.rs"]
 mod system;

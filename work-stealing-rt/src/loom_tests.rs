@@ -46,10 +46,7 @@ fn without_threads(
 
 /// Runs all the workers, worker 0 on the calling thread, until they have ended.
 fn run(mut threads: Vec<ThreadBuilder>) {
-    let others: Vec<_> = threads
-        .drain(1..)
-        .map(|worker| thread::spawn(|| worker.run()))
-        .collect();
+    let others: Vec<_> = threads.drain(1..).map(|worker| thread::spawn(|| worker.run())).collect();
     threads.pop().unwrap().run();
     for other in others {
         other.join().unwrap();

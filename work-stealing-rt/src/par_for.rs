@@ -91,10 +91,7 @@ where
             let middle = range.start + blocks / 2 * block;
             let (left, right) = (range.start..middle, middle..range.end);
             watch.stop(start);
-            join(
-                || part(left, block, body, watch),
-                || part(right, block, body, watch),
-            );
+            join(|| part(left, block, body, watch), || part(right, block, body, watch));
             return;
         }
         let stop = range.start + block;

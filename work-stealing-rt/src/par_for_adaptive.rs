@@ -215,9 +215,7 @@ impl Site {
 
     #[cold]
     fn claim(&'static self, key: usize, is_worker: bool) -> Option<&'static Site> {
-        let claim = self
-            .key
-            .compare_exchange(0, key, Ordering::Relaxed, Ordering::Relaxed);
+        let claim = self.key.compare_exchange(0, key, Ordering::Relaxed, Ordering::Relaxed);
         if claim.is_ok() && !is_worker {
             self.start_up_ps.store(START_UP_OUTSIDE, Ordering::Relaxed);
         }
@@ -227,11 +225,7 @@ impl Site {
     /// Iterations have taken this many picoseconds.
     fn learn(&self, elapsed: u64, iterations: u64) {
         let known = self.iteration_ps.load(Ordering::Relaxed);
-        let most = if known == 0 {
-            u64::MAX
-        } else {
-            known.saturating_mul(MOST_RISE)
-        };
+        let most = if known == 0 { u64::MAX } else { known.saturating_mul(MOST_RISE) };
         let now = (elapsed / iterations).clamp(1, most);
         self.iteration_ps.store(now, Ordering::Relaxed);
     }
@@ -254,9 +248,7 @@ impl Watch for &Timing {
 
     fn start(self) -> Instant {
         let (me, null) = (Worker::current().cast_mut(), ptr::null_mut());
-        let first = self
-            .first
-            .compare_exchange(null, me, Ordering::Relaxed, Ordering::Relaxed);
+        let first = self.first.compare_exchange(null, me, Ordering::Relaxed, Ordering::Relaxed);
         if first.is_ok() || first == Err(me) {
             self.own_parts.fetch_add(1, Ordering::Relaxed);
         } else {
@@ -266,8 +258,7 @@ impl Watch for &Timing {
     }
 
     fn stop(self, start: Instant) {
-        self.busy_ps
-            .fetch_add(picoseconds(start), Ordering::Relaxed);
+        self.busy_ps.fetch_add(picoseconds(start), Ordering::Relaxed);
     }
 }
 

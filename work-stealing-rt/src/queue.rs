@@ -33,10 +33,7 @@ mod model {
 
     impl<T> Queue<T> {
         fn new() -> Self {
-            Queue {
-                free: AtomicUsize::new(0),
-                tasks: Mutex::new(VecDeque::new()),
-            }
+            Queue { free: AtomicUsize::new(0), tasks: Mutex::new(VecDeque::new()) }
         }
 
         fn push(&self, task: T) {
@@ -65,8 +62,7 @@ mod model {
         }
 
         fn steal(&self) -> Steal<T> {
-            self.take(VecDeque::pop_front)
-                .map_or(Steal::Empty, Steal::Success)
+            self.take(VecDeque::pop_front).map_or(Steal::Empty, Steal::Success)
         }
     }
 
@@ -99,17 +95,11 @@ mod model {
 
     impl<T> Worker<T> {
         pub(crate) fn new_fifo() -> Self {
-            Worker {
-                queue: Arc::new(Queue::new()),
-                next: VecDeque::pop_front,
-            }
+            Worker { queue: Arc::new(Queue::new()), next: VecDeque::pop_front }
         }
 
         pub(crate) fn new_lifo() -> Self {
-            Worker {
-                queue: Arc::new(Queue::new()),
-                next: VecDeque::pop_back,
-            }
+            Worker { queue: Arc::new(Queue::new()), next: VecDeque::pop_back }
         }
 
         pub(crate) fn stealer(&self) -> Stealer<T> {

@@ -110,10 +110,7 @@ impl<'scope> Scope<'scope> {
     }
 
     fn at(pool: &Pool, location: &'static Location<'static>) -> Self {
-        Scope {
-            base: ScopeBase::new(pool, location),
-            marker: PhantomData,
-        }
+        Scope { base: ScopeBase::new(pool, location), marker: PhantomData }
     }
 
     #[inline(always)]
@@ -253,9 +250,7 @@ impl ScopeBase {
     }
 
     fn describe(&self, name: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct(name)
-            .field("pending", &self.completion.pending())
-            .finish_non_exhaustive()
+        f.debug_struct(name).field("pending", &self.completion.pending()).finish_non_exhaustive()
     }
 }
 

@@ -66,12 +66,7 @@ fn task<F>(pool: &Pool, func: F, location: &'static Location<'static>) -> TaskRe
 where
     F: FnOnce() + Send + 'static,
 {
-    HeapTask::boxed(
-        move |_: &_| func(),
-        Detached::new(pool),
-        profiler::capture_context(),
-        location,
-    )
+    HeapTask::boxed(move |_: &_| func(), Detached::new(pool), profiler::capture_context(), location)
 }
 
 /// A detached task's hold on its pool.

@@ -41,11 +41,7 @@ pub(crate) trait Task {
     unsafe extern "C" fn finish(header: *const TaskHeader);
 
     /// The site of tasks without a stack context.
-    const SITE: &'static Site = &Site {
-        ip: 0,
-        entry: Self::entry,
-        finish: Self::finish,
-    };
+    const SITE: &'static Site = &Site { ip: 0, entry: Self::entry, finish: Self::finish };
 }
 
 /// A task that some worker must run once.

@@ -118,11 +118,8 @@ impl Worker {
         breadth_first: bool,
         pool: *const Pool,
     ) -> Self {
-        let spawns = if breadth_first {
-            queue::Worker::new_fifo()
-        } else {
-            queue::Worker::new_lifo()
-        };
+        let spawns =
+            if breadth_first { queue::Worker::new_fifo() } else { queue::Worker::new_lifo() };
         Worker {
             joins: SplitDeque::new(workers),
             stealer: spawns.stealer(),

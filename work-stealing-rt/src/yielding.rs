@@ -66,9 +66,5 @@ pub(crate) fn yield_local_on(worker: &Worker) -> Yield {
 }
 
 fn executed(executed: bool) -> Yield {
-    if executed {
-        Yield::Executed
-    } else {
-        Yield::Idle
-    }
+    if executed { Yield::Executed } else { Yield::Idle }
 }

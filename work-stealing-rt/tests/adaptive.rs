@@ -9,11 +9,7 @@ use work_stealing_rt::{ThreadPoolBuilder, current_thread_index, par_for_adaptive
 
 /// How often something is done: less often under Miri.
 const fn times(often: usize) -> usize {
-    if cfg!(miri) {
-        often.div_ceil(100)
-    } else {
-        often
-    }
+    if cfg!(miri) { often.div_ceil(100) } else { often }
 }
 
 fn visits_each_once(range: std::ops::Range<usize>) {
@@ -22,28 +18,15 @@ fn visits_each_once(range: std::ops::Range<usize>) {
         visits[i].fetch_add(1, Relaxed);
     });
     for (index, visits) in visits.into_iter().enumerate() {
-        assert_eq!(
-            visits.into_inner(),
-            usize::from(range.contains(&index)),
-            "{index}"
-        );
+        assert_eq!(visits.into_inner(), usize::from(range.contains(&index)), "{index}");
     }
 }
 
 #[test]
 fn each_index_is_visited_once() {
-    let pool = ThreadPoolBuilder::new()
-        .num_threads(3)
-        .build()
-        .expect("threads");
+    let pool = ThreadPoolBuilder::new().num_threads(3).build().expect("threads");
     for round in 0..times(2_000) {
-        for range in [
-            0..0,
-            0..1,
-            3..17,
-            0..round % 700,
-            0..5_000 * usize::from(round % 50 == 0),
-        ] {
+        for range in [0..0, 0..1, 3..17, 0..round % 700, 0..5_000 * usize::from(round % 50 == 0)] {
             visits_each_once(range.clone());
             pool.install(|| visits_each_once(range));
         }

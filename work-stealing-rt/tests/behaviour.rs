@@ -17,18 +17,11 @@ use work_stealing_rt::{
 
 /// How often something is done: less often under Miri.
 const fn times(often: usize) -> usize {
-    if cfg!(miri) {
-        often.div_ceil(40)
-    } else {
-        often
-    }
+    if cfg!(miri) { often.div_ceil(40) } else { often }
 }
 
 fn pool(threads: usize) -> ThreadPool {
-    ThreadPoolBuilder::new()
-        .num_threads(threads)
-        .build()
-        .expect("threads")
+    ThreadPoolBuilder::new().num_threads(threads).build().expect("threads")
 }
 
 fn fib(n: u64) -> u64 {
@@ -53,9 +46,7 @@ fn await_flag(flag: &AtomicBool) -> bool {
 
 fn payload(result: thread::Result<impl Sized>) -> &'static str {
     let payload = result.err().expect("a panic");
-    payload
-        .downcast_ref::<&'static str>()
-        .expect("a literal message")
+    payload.downcast_ref::<&'static str>().expect("a literal message")
 }
 
 #[test]
@@ -82,13 +73,8 @@ fn indices_tell_workers_from_others() {
 fn the_global_pool_serves_calls_from_outside() {
     assert_eq!(fib(15), 610);
     assert!(current_num_threads() >= 1);
-    let error = ThreadPoolBuilder::new()
-        .build_global()
-        .expect_err("it exists");
-    assert!(
-        error.to_string().contains("already been initialized"),
-        "{error}"
-    );
+    let error = ThreadPoolBuilder::new().build_global().expect_err("it exists");
+    assert!(error.to_string().contains("already been initialized"), "{error}");
 }
 
 #[test]
@@ -307,10 +293,7 @@ fn a_join_half_is_open_while_the_other_waits_in_a_scope() {
     let pool = pool(2);
     let flag = AtomicBool::new(false);
     pool.install(|| {
-        join(
-            || scope(|s| s.spawn(|_| assert!(await_flag(&flag)))),
-            || flag.store(true, SeqCst),
-        )
+        join(|| scope(|s| s.spawn(|_| assert!(await_flag(&flag)))), || flag.store(true, SeqCst))
     });
 }
 
@@ -372,10 +355,7 @@ fn par_for_shares_slow_iterations() {
             met.fetch_add(1, SeqCst);
             let start = Instant::now();
             while met.load(SeqCst) < 2 {
-                assert!(
-                    start.elapsed() < Duration::from_secs(10),
-                    "the halves never met"
-                );
+                assert!(start.elapsed() < Duration::from_secs(10), "the halves never met");
             }
         });
     });
@@ -438,9 +418,7 @@ fn deep_recursion_beyond_the_deque_runs_inline() {
 
 /// A random tree of joins, scopes, loops and panics; returns its number of leaves.
 fn tree(seed: u64, depth: u32) -> usize {
-    let next = seed
-        .wrapping_mul(6_364_136_223_846_793_005)
-        .wrapping_add(1_442_695_040_888_963_407);
+    let next = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
     let (left, right) = (next ^ 0x5555, next.rotate_left(17));
     if depth == 0 {
         return 1;
@@ -468,18 +446,9 @@ fn tree(seed: u64, depth: u32) -> usize {
         }
         3 => {
             let result = catch_unwind(AssertUnwindSafe(|| {
-                join(
-                    || tree(left, depth - 1),
-                    || -> usize { resume_unwind(Box::new(right)) },
-                )
+                join(|| tree(left, depth - 1), || -> usize { resume_unwind(Box::new(right)) })
             }));
-            assert_eq!(
-                *result
-                    .expect_err("the panic")
-                    .downcast::<u64>()
-                    .expect("ours"),
-                right
-            );
+            assert_eq!(*result.expect_err("the panic").downcast::<u64>().expect("ours"), right);
             1
         }
         _ => {
@@ -512,10 +481,7 @@ fn workers_wake_from_sleep_again_and_again() {
         let started = AtomicBool::new(false);
         // Only another worker can set the flag, so somebody must have been woken.
         pool.install(|| {
-            join(
-                || assert!(await_flag(&started), "nobody woke"),
-                || started.store(true, SeqCst),
-            )
+            join(|| assert!(await_flag(&started), "nobody woke"), || started.store(true, SeqCst))
         });
     }
 }

@@ -39,11 +39,7 @@ fn with_profiler(name: &str, test: fn()) {
         .output()
         .expect("the test program runs");
     let text = String::from_utf8_lossy(&output.stderr);
-    assert!(
-        output.status.success(),
-        "{}\n{text}",
-        String::from_utf8_lossy(&output.stdout)
-    );
+    assert!(output.status.success(), "{}\n{text}", String::from_utf8_lossy(&output.stdout));
 }
 
 /// The compiled profiler.
@@ -125,11 +121,8 @@ fn add_module(unwinder: &mut StackUnwinder, path: String, range: Range<u64>) {
         let range = section.address()..section.address() + section.size();
         Some((range, section.data().ok()?.to_vec()))
     };
-    let (text, eh_frame, header) = (
-        section(".text"),
-        section(".eh_frame"),
-        section(".eh_frame_hdr"),
-    );
+    let (text, eh_frame, header) =
+        (section(".text"), section(".eh_frame"), section(".eh_frame_hdr"));
     let info = ExplicitModuleSectionInfo {
         base_svma: 0,
         text_svma: text.as_ref().map(|(range, _)| range.clone()),
@@ -304,10 +297,7 @@ fn tree_b(n: usize, depth: usize, aligned: usize) -> usize {
         );
         return black_box(big)[0] - n + x + y;
     }
-    let (x, y) = join(
-        || tree_b(n - 1, depth + 1, aligned),
-        || tree_b(n - 2, depth + 1, aligned),
-    );
+    let (x, y) = join(|| tree_b(n - 1, depth + 1, aligned), || tree_b(n - 2, depth + 1, aligned));
     x + y
 }
 
@@ -335,19 +325,13 @@ fn root(pool: &work_stealing_rt::ThreadPool, run: fn() -> usize) -> usize {
 }
 
 fn forest() -> usize {
-    let (a, (b, c)) = join(
-        || tree_a(14, 0),
-        || join(|| tree_b(14, 0, 0), || tree_c(13)),
-    );
+    let (a, (b, c)) = join(|| tree_a(14, 0), || join(|| tree_b(14, 0, 0), || tree_c(13)));
     a + b + c
 }
 
 fn check_forests() {
     for threads in [1, 2, 4, 8] {
-        let pool = ThreadPoolBuilder::new()
-            .num_threads(threads)
-            .build()
-            .expect("threads");
+        let pool = ThreadPoolBuilder::new().num_threads(threads).build().expect("threads");
         LEAVES.store(0, Relaxed);
         CROSSED.store(0, Relaxed);
         let leaves = (0..3).map(|_| root(&pool, forest)).sum::<usize>();
@@ -367,10 +351,7 @@ fn leaves_find_their_spawners_through_steals() {
 }
 
 fn check_loop() {
-    let pool = ThreadPoolBuilder::new()
-        .num_threads(4)
-        .build()
-        .expect("threads");
+    let pool = ThreadPoolBuilder::new().num_threads(4).build().expect("threads");
     fn run() -> usize {
         par_for_grain(0..400, 1, |i| {
             if i % 2 == 0 {
@@ -391,10 +372,7 @@ fn loop_bodies_find_the_loop() {
 }
 
 fn check_captures() {
-    let pool = ThreadPoolBuilder::new()
-        .num_threads(2)
-        .build()
-        .expect("threads");
+    let pool = ThreadPoolBuilder::new().num_threads(2).build().expect("threads");
     let captured = AtomicUsize::new(0);
     for round in 1..=20 {
         pool.scope(|s| {
@@ -442,10 +420,7 @@ fn spawned_tasks_carry_a_captured_context() {
 }
 
 fn check_table() {
-    let pool = ThreadPoolBuilder::new()
-        .num_threads(3)
-        .build()
-        .expect("threads");
+    let pool = ThreadPoolBuilder::new().num_threads(3).build().expect("threads");
     let table = table();
     let text = table.text_start..table.text_end;
     assert_eq!(table.size as usize, size_of::<RuntimeTable>());
@@ -453,22 +428,14 @@ fn check_table() {
     assert!(text.contains(&table.boundary_return));
     assert!(!text.contains(&(root as fn(_, _) -> _ as usize)));
     // SAFETY: the name and the counters are statics of the runtime.
-    let (name, n_working, n_workers) = unsafe {
-        (
-            CStr::from_ptr(table.name),
-            &*table.n_working,
-            &*table.n_workers,
-        )
-    };
+    let (name, n_working, n_workers) =
+        unsafe { (CStr::from_ptr(table.name), &*table.n_working, &*table.n_workers) };
     assert_eq!(name, c"work-stealing-rt");
     assert_eq!(WORKER_WORKING, 1);
     let within = |condition: &dyn Fn() -> bool| {
         let start = Instant::now();
         while !condition() {
-            assert!(
-                start.elapsed() < Duration::from_secs(10),
-                "it does not come true"
-            );
+            assert!(start.elapsed() < Duration::from_secs(10), "it does not come true");
             std::thread::yield_now();
         }
     };

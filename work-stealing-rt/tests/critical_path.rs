@@ -53,10 +53,7 @@ fn thread_time() -> u64 {
 }
 
 fn cpu_time(clock: libc::clockid_t) -> u64 {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: a valid place for the result.
     unsafe { libc::clock_gettime(clock, &raw mut time) };
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
@@ -101,10 +98,7 @@ fn of<'a>(report: &'a Report, name: &str) -> &'a ProcedureTimes {
 fn about(time: u64, units: u64) {
     let expected = units * UNIT;
     let most = expected + expected / 8 + UNIT + EXTRA.load(SeqCst);
-    assert!(
-        (expected - expected / 25..=most).contains(&time),
-        "{time} instead of {expected}"
-    );
+    assert!((expected - expected / 25..=most).contains(&time), "{time} instead of {expected}");
 }
 
 fn sums_agree(report: &Report) {
@@ -141,12 +135,7 @@ const GRAPHS: [Graph; 8] = [
         },
         95,
         65,
-        &[
-            ("pre", 10, 55),
-            ("A", 0, 65),
-            ("B", 50, 45),
-            ("post", 5, 60),
-        ],
+        &[("pre", 10, 55), ("A", 0, 65), ("B", 50, 45), ("post", 5, 60)],
     ),
     (|| tree(4), 94, 12, &[("leaf", 4, 8), ("merge", 8, 4)]),
     (
@@ -163,12 +152,7 @@ const GRAPHS: [Graph; 8] = [
         &[("P", 20, 55), ("A", 30, 73), ("D", 0, 75), ("E", 25, 50)],
     ),
     (
-        || {
-            _ = join(
-                || spins(&[("f", 40), ("g", 5)]),
-                || spins(&[("f", 10), ("h", 30)]),
-            )
-        },
+        || _ = join(|| spins(&[("f", 40), ("g", 5)]), || spins(&[("f", 10), ("h", 30)])),
         85,
         45,
         &[("f", 40, 30), ("g", 5, 40), ("h", 0, 45)],
@@ -194,12 +178,7 @@ const GRAPHS: [Graph; 8] = [
         },
         170,
         80,
-        &[
-            ("x0", 10, 70),
-            ("x1", 70, 15),
-            ("y0", 0, 80),
-            ("leaf", 0, 80),
-        ],
+        &[("x0", 10, 70), ("x1", 70, 15), ("y0", 0, 80), ("leaf", 0, 80)],
     ),
     (
         || scope(|scope| (0..4).for_each(|_| scope.spawn(|_| spin("task", 50)))),
@@ -477,12 +456,7 @@ fn a_start_inside_of_forks() {
         });
         about(report.span, 20);
         about(report.work, 30);
-        assert!(
-            report
-                .procedures
-                .iter()
-                .all(|p| p.name != "later" || p.work == 0)
-        );
+        assert!(report.procedures.iter().all(|p| p.name != "later" || p.work == 0));
     });
 }
 
@@ -494,13 +468,8 @@ fn a_worker_without_a_task_is_not_active() {
         let builder = ThreadPoolBuilder::new().num_threads(2);
         let pool = builder.start_handler(handler).build().expect("threads");
         pool.install(critical_path::start);
-        let clocks = || {
-            [
-                libc::CLOCK_PROCESS_CPUTIME_ID,
-                libc::CLOCK_THREAD_CPUTIME_ID,
-            ]
-            .map(cpu_time)
-        };
+        let clocks =
+            || [libc::CLOCK_PROCESS_CPUTIME_ID, libc::CLOCK_THREAD_CPUTIME_ID].map(cpu_time);
         let [process, own] = clocks();
         for _ in 0..300 {
             thread::sleep(std::time::Duration::from_micros(200));

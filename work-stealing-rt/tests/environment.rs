@@ -34,10 +34,7 @@ fn the_variables_set_the_default() {
     let available = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = |variables: &[(&str, &str)], count: usize| {
         let text = with(variables);
-        assert!(
-            text.contains(&format!("threads={count}")),
-            "{variables:?}: {text}"
-        );
+        assert!(text.contains(&format!("threads={count}")), "{variables:?}: {text}");
     };
     threads(&[(VARIABLE, "5")], 5);
     threads(&[(VARIABLE, " 7 ")], 7);
@@ -45,10 +42,7 @@ fn the_variables_set_the_default() {
     threads(&[(VARIABLE, "5"), (RAYON, "6")], 5);
     for nonsense in ["many", "-1", ""] {
         let text = with(&[(VARIABLE, nonsense)]);
-        assert!(
-            text.contains("set it to a number of threads, or unset it"),
-            "{text}"
-        );
+        assert!(text.contains("set it to a number of threads, or unset it"), "{text}");
     }
     // As rayon has it: nonsense counts as unset, the newer name comes first.
     threads(&[(RAYON, "6")], 6);

@@ -24,18 +24,13 @@ fn cpu_ticks() -> u64 {
 }
 
 fn threads() -> usize {
-    std::fs::read_dir("/proc/self/task")
-        .expect("/proc is mounted")
-        .count()
+    std::fs::read_dir("/proc/self/task").expect("/proc is mounted").count()
 }
 
 #[test]
 fn an_idle_pool_costs_nothing_and_a_dropped_one_is_gone() {
     let before = threads();
-    let pool = ThreadPoolBuilder::new()
-        .num_threads(8)
-        .build()
-        .expect("threads");
+    let pool = ThreadPoolBuilder::new().num_threads(8).build().expect("threads");
     assert_eq!(threads(), before + 8);
     assert_eq!(pool.install(|| fib(20)), 6765);
 
@@ -49,18 +44,12 @@ fn an_idle_pool_costs_nothing_and_a_dropped_one_is_gone() {
     let start = cpu_ticks();
     pool.install(|| thread::sleep(Duration::from_millis(1_000)));
     let used = cpu_ticks() - start;
-    assert!(
-        used <= 3,
-        "{used} ticks of 10 ms while one worker slept 1 s"
-    );
+    assert!(used <= 3, "{used} ticks of 10 ms while one worker slept 1 s");
 
     drop(pool);
     let start = Instant::now();
     while threads() > before {
-        assert!(
-            start.elapsed() < Duration::from_secs(10),
-            "worker threads are left"
-        );
+        assert!(start.elapsed() < Duration::from_secs(10), "worker threads are left");
         thread::sleep(Duration::from_millis(1));
     }
 }

@@ -14,10 +14,7 @@ use work_stealing_rt::{
 };
 
 fn pool(threads: usize) -> ThreadPool {
-    ThreadPoolBuilder::new()
-        .num_threads(threads)
-        .build()
-        .expect("threads")
+    ThreadPoolBuilder::new().num_threads(threads).build().expect("threads")
 }
 
 #[test]
@@ -42,10 +39,7 @@ fn migrated_is_told_exactly() {
     });
     assert!(!a && b && on_a != on_b);
     // From outside of a pool both halves migrate to it.
-    assert_eq!(
-        join_context(|a| a.migrated(), |b| b.migrated()),
-        (true, true)
-    );
+    assert_eq!(join_context(|a| a.migrated(), |b| b.migrated()), (true, true));
 }
 
 #[test]
@@ -96,11 +90,7 @@ fn tasks_start_in_the_order_of_their_kind() {
 #[test]
 #[allow(deprecated)]
 fn breadth_first_pools_begin_with_the_oldest() {
-    let pool = ThreadPoolBuilder::new()
-        .num_threads(1)
-        .breadth_first()
-        .build()
-        .expect("a thread");
+    let pool = ThreadPoolBuilder::new().num_threads(1).breadth_first().build().expect("a thread");
     let (seen, all) = (&Mutex::new(Vec::new()), 0..4);
     pool.scope(|s| all.for_each(|i| s.spawn(move |_| seen.lock().expect("free").push(i))));
     let seen = std::mem::take(&mut *seen.lock().expect("no panic"));
@@ -156,11 +146,7 @@ fn a_panic_in_a_broadcast_goes_on_after_all_have_run() {
         })
     }));
     let payload = result.expect_err("two of them panic");
-    assert_eq!(
-        payload.downcast_ref::<usize>(),
-        Some(&1),
-        "the first by worker"
-    );
+    assert_eq!(payload.downcast_ref::<usize>(), Some(&1), "the first by worker");
     assert_eq!(runs.load(SeqCst), 4);
 }
 
@@ -211,10 +197,7 @@ fn a_yield_may_run_the_other_half_of_an_outer_join() {
             },
         )
     });
-    assert_eq!(
-        order.into_inner().expect("no panic"),
-        ["first begins", "second", "first ends"]
-    );
+    assert_eq!(order.into_inner().expect("no panic"), ["first begins", "second", "first ends"]);
 }
 
 #[test]
@@ -244,11 +227,7 @@ fn an_in_place_scope_runs_its_body_in_the_caller() {
 #[test]
 fn handlers_see_starts_ends_and_panics() {
     let (started, ended, panics) = (channel(), channel(), channel());
-    let (start, end, panic) = (
-        Mutex::new(started.0),
-        Mutex::new(ended.0),
-        Mutex::new(panics.0),
-    );
+    let (start, end, panic) = (Mutex::new(started.0), Mutex::new(ended.0), Mutex::new(panics.0));
     let send = |to: &Mutex<std::sync::mpsc::Sender<usize>>, value| {
         to.lock().expect("free").send(value).expect("received");
     };
@@ -326,19 +305,11 @@ fn threads_can_be_the_users_own() {
 #[test]
 fn the_current_thread_can_be_a_worker() {
     thread::spawn(|| {
-        let build = || {
-            ThreadPoolBuilder::new()
-                .num_threads(2)
-                .use_current_thread()
-                .build()
-        };
+        let build = || ThreadPoolBuilder::new().num_threads(2).use_current_thread().build();
         let pool = build().expect("a thread");
         assert_eq!(current_thread_index(), Some(0));
         let error = build().expect_err("it has a pool");
-        assert_eq!(
-            error.to_string(),
-            "The current thread is already part of another thread pool."
-        );
+        assert_eq!(error.to_string(), "The current thread is already part of another thread pool.");
         // The other worker takes what this one spawns, for this one only waits.
         let (sender, receiver) = channel();
         pool.spawn(move || sender.send(current_thread_index()).expect("received"));

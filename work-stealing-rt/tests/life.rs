@@ -33,9 +33,7 @@ fn ends<R: Send + 'static>(program: impl FnOnce() -> R + Send + 'static) -> R {
     if receiver.recv_timeout(LONG) == Err(mpsc::RecvTimeoutError::Timeout) {
         panic!("it hangs");
     }
-    thread
-        .join()
-        .unwrap_or_else(|payload| resume_unwind(payload))
+    thread.join().unwrap_or_else(|payload| resume_unwind(payload))
 }
 
 /// A pool whose threads have not begun: one for each of the builders.
@@ -59,10 +57,8 @@ fn without_threads(
 /// Runs the workers until all have ended.
 fn run(threads: Vec<ThreadBuilder>) {
     ends(|| {
-        let threads: Vec<_> = threads
-            .into_iter()
-            .map(|worker| thread::spawn(|| worker.run()))
-            .collect();
+        let threads: Vec<_> =
+            threads.into_iter().map(|worker| thread::spawn(|| worker.run())).collect();
         for thread in threads {
             thread.join().expect("a worker does not panic");
         }
@@ -72,11 +68,7 @@ fn run(threads: Vec<ThreadBuilder>) {
 /// What was sent until the last sender was dropped, in order.
 fn sorted<T: Ord>(receiver: Receiver<T>) -> Vec<T> {
     let mut all: Vec<T> = receiver.try_iter().collect();
-    assert_eq!(
-        receiver.try_recv().err(),
-        Some(mpsc::TryRecvError::Disconnected),
-        "a task is left"
-    );
+    assert_eq!(receiver.try_recv().err(), Some(mpsc::TryRecvError::Disconnected), "a task is left");
     all.sort_unstable();
     all
 }
@@ -110,13 +102,7 @@ fn spawn_all(index: usize, to: &Mutex<Sender<(usize, usize)>>) {
 
 /// What [`spawn_all`] sends.
 fn all_of(index: usize) -> [(usize, usize); 5] {
-    [
-        (index, 1),
-        (index, 1),
-        (index, 10),
-        (index, 10),
-        (index, 10),
-    ]
+    [(index, 1), (index, 1), (index, 10), (index, 10), (index, 10)]
 }
 
 /// What a handler sends, as the start handler and then as the exit handler of a pool whose handle is dropped
@@ -216,8 +202,7 @@ fn a_worker_that_is_never_run_keeps_no_other_from_its_end() {
     let (pool, mut threads) = without_threads(ThreadPoolBuilder::new().num_threads(3), |_| true);
     drop(threads.remove(1));
     let (sender, receiver) = channel();
-    pool.expect("no thread is refused")
-        .spawn(move || sender.send(1).expect("a receiver"));
+    pool.expect("no thread is refused").spawn(move || sender.send(1).expect("a receiver"));
     run(threads);
     assert_eq!(sorted(receiver), [1]);
     // `build_scoped` waits for its threads.
@@ -295,12 +280,7 @@ fn handlers_that_panic_end_no_worker() {
 fn a_task_can_drop_its_own_pool() {
     let (sender, receiver) = channel();
     ends(move || {
-        let pool = Arc::new(
-            ThreadPoolBuilder::new()
-                .num_threads(2)
-                .build()
-                .expect("threads"),
-        );
+        let pool = Arc::new(ThreadPoolBuilder::new().num_threads(2).build().expect("threads"));
         let own = Arc::clone(&pool);
         pool.spawn(move || {
             spawn(move || sender.send(1).expect("a receiver"));
@@ -323,10 +303,7 @@ impl Drop for Bomb {
 
 #[test]
 fn a_scope_is_not_left_early_by_a_payload_that_panics() {
-    let pool = ThreadPoolBuilder::new()
-        .num_threads(1)
-        .build()
-        .expect("a thread");
+    let pool = ThreadPoolBuilder::new().num_threads(1).build().expect("a thread");
     let ran = AtomicBool::new(false);
     let result = pool.install(|| {
         catch_unwind(AssertUnwindSafe(|| {
@@ -346,17 +323,9 @@ fn a_scope_is_not_left_early_by_a_payload_that_panics() {
 
 #[test]
 fn the_first_half_of_a_join_wins_over_a_payload_that_panics() {
-    let pool = ThreadPoolBuilder::new()
-        .num_threads(1)
-        .build()
-        .expect("a thread");
+    let pool = ThreadPoolBuilder::new().num_threads(1).build().expect("a thread");
     let result = pool.install(|| {
-        catch_unwind(|| {
-            join(
-                || resume_unwind(Box::new("first")),
-                || resume_unwind(Box::new(Bomb)),
-            )
-        })
+        catch_unwind(|| join(|| resume_unwind(Box::new("first")), || resume_unwind(Box::new(Bomb))))
     });
     let payload = result.expect_err("a panic");
     assert_eq!(payload.downcast_ref(), Some(&"first"));

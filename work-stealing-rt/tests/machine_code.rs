@@ -104,9 +104,7 @@ fn joins_neither_contain_nor_call_the_tracking() {
     let start = code().as_ptr().addr() as u64;
     let mut called = BTreeSet::new();
     for instruction in &mut Decoder::with_ip(64, code(), start, DecoderOptions::NONE) {
-        let mut frames = loader
-            .find_frames(instruction.ip() - base)
-            .expect("readable tables");
+        let mut frames = loader.find_frames(instruction.ip() - base).expect("readable tables");
         while let Some(frame) = frames.next().expect("readable tables") {
             let file = frame.location.and_then(|l| l.file).unwrap_or("");
             let is_tracking = file.contains("/track/") || file.contains("/critical-path/src/");

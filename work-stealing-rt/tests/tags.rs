@@ -42,50 +42,30 @@ fn load_base() -> u64 {
     let maps = std::fs::read_to_string("/proc/self/maps").expect("/proc is mounted");
     let program = std::env::current_exe().expect("a path");
     let program = program.to_str().expect("UTF-8");
-    let line = maps
-        .lines()
-        .find(|line| line.ends_with(program))
-        .expect("the program is mapped");
+    let line = maps.lines().find(|line| line.ends_with(program)).expect("the program is mapped");
     u64::from_str_radix(line.split('-').next().expect("an address"), 16).expect("hexadecimal")
 }
 
 #[test]
 fn inlined_runtime_work_is_tagged_and_user_code_is_not() {
-    let pool = ThreadPoolBuilder::new()
-        .num_threads(2)
-        .build()
-        .expect("threads");
+    let pool = ThreadPoolBuilder::new().num_threads(2).build().expect("threads");
     let parallel = pool.install(|| sum(0..1_000));
     assert_eq!(parallel, sum(0..1_000));
 
     let loader = Loader::new(std::env::current_exe().expect("a path")).expect("debug information");
     let base = load_base();
-    let (start, stop) = (
-        (&raw const bounds::START).addr(),
-        (&raw const bounds::STOP).addr(),
-    );
+    let (start, stop) = ((&raw const bounds::START).addr(), (&raw const bounds::STOP).addr());
     assert!(stop > start);
     let (mut tagged, mut user) = (0, 0);
     for address in start..stop {
-        let mut frames = loader
-            .find_frames(address as u64 - base)
-            .expect("readable tables");
+        let mut frames = loader.find_frames(address as u64 - base).expect("readable tables");
         let mut inside_user_code = false;
         let mut is_tagged = false;
         while let Some(frame) = frames.next().expect("readable tables") {
-            let file = frame
-                .location
-                .and_then(|location| location.file)
-                .unwrap_or("");
+            let file = frame.location.and_then(|location| location.file).unwrap_or("");
             if file.contains("/parallel_overhead/") {
-                assert!(
-                    file.contains("/sched/") || file.contains("/sync/"),
-                    "{file}"
-                );
-                assert!(
-                    !inside_user_code,
-                    "user code at {address:#x} is inlined into {file}"
-                );
+                assert!(file.contains("/sched/") || file.contains("/sync/"), "{file}");
+                assert!(!inside_user_code, "user code at {address:#x} is inlined into {file}");
                 is_tagged = true;
             }
             inside_user_code |= file.ends_with("tests/tags.rs");

@@ -19,19 +19,13 @@ pub(crate) fn target() -> Result<PathBuf, String> {
 
 /// Runs a command; its failure is an error that names it.
 pub(crate) fn run(command: &mut Command) -> Result<(), String> {
-    let status = command.status().map_err(|e| {
-        format!(
-            "{} cannot be run: {e}",
-            command.get_program().to_string_lossy()
-        )
-    })?;
+    let status = command
+        .status()
+        .map_err(|e| format!("{} cannot be run: {e}", command.get_program().to_string_lossy()))?;
     if status.success() {
         Ok(())
     } else {
-        Err(format!(
-            "{} failed: {status}",
-            command.get_program().to_string_lossy()
-        ))
+        Err(format!("{} failed: {status}", command.get_program().to_string_lossy()))
     }
 }
 
@@ -60,10 +54,7 @@ pub(crate) fn cargo() -> Command {
 pub(crate) fn preferred(command: &Command) -> Command {
     const PREFER: &str = "(echo -20 >/proc/self/autogroup) 2>/dev/null; exec \"$@\"";
     let mut shield = Command::new("setsid");
-    shield
-        .args(["sh", "-c", PREFER, "sh"])
-        .arg(command.get_program())
-        .args(command.get_args());
+    shield.args(["sh", "-c", PREFER, "sh"]).arg(command.get_program()).args(command.get_args());
     if let Some(folder) = command.get_current_dir() {
         shield.current_dir(folder);
     }
@@ -74,9 +65,7 @@ pub(crate) fn preferred(command: &Command) -> Command {
 
 /// What a command prints; its failure is an error that names it.
 pub(crate) fn output_of(command: &mut Command, what: &str) -> Result<String, String> {
-    let output = command
-        .output()
-        .map_err(|e| format!("{what} cannot be run: {e}"))?;
+    let output = command.output().map_err(|e| format!("{what} cannot be run: {e}"))?;
     if !output.status.success() {
         let message = String::from_utf8_lossy(&output.stderr);
         return Err(format!("{what}: {}\n{message}", output.status));

@@ -104,11 +104,7 @@ fn place() -> Result<PathBuf, String> {
 
 fn build_all(aligned: bool) -> Result<Programs, String> {
     let place = place()?;
-    let (stock, ours) = if aligned {
-        ("stock-aligned", "ours-aligned")
-    } else {
-        ("stock", "ours")
-    };
+    let (stock, ours) = if aligned { ("stock-aligned", "ours-aligned") } else { ("stock", "ours") };
     Ok(Programs {
         stock: build_rust(&place.join(stock), "", aligned)?,
         ours: build_rust(&place.join(ours), &our_patch_table(), aligned)?,
@@ -130,10 +126,11 @@ fn build_rust(place: &Path, addition: &str, aligned: bool) -> Result<PathBuf, St
     let text = build::read(&source.join("Cargo.toml"))?;
     build::write(&place.join("Cargo.toml"), text + addition)?;
     let mut command = build::cargo();
-    command
-        .current_dir(place)
-        .env("CARGO_TARGET_DIR", place.join("target"))
-        .args(["build", "--release", "--quiet"]);
+    command.current_dir(place).env("CARGO_TARGET_DIR", place.join("target")).args([
+        "build",
+        "--release",
+        "--quiet",
+    ]);
     if aligned {
         command.env("RUSTFLAGS", ALIGNED);
     }
@@ -177,13 +174,7 @@ fn build_cpp(place: &Path) -> Result<Option<(PathBuf, bool)>, String> {
 fn candidates<'a>(kernel: &str, programs: &'a Programs) -> Vec<Candidate<'a>> {
     let mut all = Vec::new();
     let mut add = |name, program: &'a PathBuf, runtime, workers, scale| {
-        all.push(Candidate {
-            name,
-            program,
-            runtime,
-            workers,
-            scale,
-        });
+        all.push(Candidate { name, program, runtime, workers, scale });
     };
     let only_pools = ["steal", "wake", "pool", "broadcast", "idle"].contains(&kernel);
     if !only_pools {
@@ -230,9 +221,7 @@ fn compare(kernel: &str, options: &Options, programs: &Programs) -> Result<(), S
         eprintln!("{kernel}: round {} of {}", round + 1, options.rounds);
     }
     let find = |name: &str, workers: usize| {
-        let index = candidates
-            .iter()
-            .position(|c| c.name == name && c.workers == workers)?;
+        let index = candidates.iter().position(|c| c.name == name && c.workers == workers)?;
         Some(&times[index])
     };
     for (candidate, times) in candidates.iter().zip(&times) {
@@ -240,11 +229,7 @@ fn compare(kernel: &str, options: &Options, programs: &Programs) -> Result<(), S
             continue;
         };
         let in_cpp = ["tbb", "openmp"].contains(&candidate.runtime);
-        let base = if in_cpp {
-            "sequential, C++"
-        } else {
-            "sequential"
-        };
+        let base = if in_cpp { "sequential, C++" } else { "sequential" };
         let ratio = |base: Option<&Vec<f64>>| {
             let base = base.filter(|_| kernel != "idle" && candidate.runtime != "serial");
             let ratio = base.and_then(|base| paired(times, base));
@@ -287,12 +272,7 @@ fn show(time: Estimate, kernel: &str) -> String {
     };
     let digits = if time.median * factor >= 100.0 { 0 } else { 2 };
     let number = |value: f64| format!("{:.digits$}", value * factor);
-    format!(
-        "{} {unit} [{}, {}]",
-        number(time.median),
-        number(time.low),
-        number(time.high)
-    )
+    format!("{} {unit} [{}, {}]", number(time.median), number(time.low), number(time.high))
 }
 
 #[cfg(test)]
@@ -310,11 +290,7 @@ mod tests {
 
     #[test]
     fn a_time_is_shown_in_its_kernels_unit() {
-        let time = Estimate {
-            median: 1.5e-6,
-            low: 1e-6,
-            high: 2e-6,
-        };
+        let time = Estimate { median: 1.5e-6, low: 1e-6, high: 2e-6 };
         assert_eq!(show(time, "wake"), "1.50 µs [1.00, 2.00]");
         assert_eq!(show(time, "steal"), "1500 ns each [1000, 2000]");
     }

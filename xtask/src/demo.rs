@@ -37,14 +37,8 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
             .args(["-n", &n, "-z", &z]),
     )?;
     let hpcprof = programs.join("hpcprof-rs");
-    step(
-        &folder,
-        Command::new(&hpcprof).args(["measurements", "-o", "database"]),
-    )?;
-    step(
-        &folder,
-        Command::new(&hpcprof).args(["top-down", "database", "--threshold", "1"]),
-    )?;
+    step(&folder, Command::new(&hpcprof).args(["measurements", "-o", "database"]))?;
+    step(&folder, Command::new(&hpcprof).args(["top-down", "database", "--threshold", "1"]))?;
     step(
         &folder,
         Command::new(&hpcprof).args([
@@ -56,22 +50,14 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
             "1",
         ]),
     )?;
-    println!(
-        "\nAll of it lies in {}, the tools in {}",
-        folder.display(),
-        programs.display()
-    );
+    println!("\nAll of it lies in {}, the tools in {}", folder.display(), programs.display());
     Ok(())
 }
 
 /// Prints a command as a user would type it, and runs it in `folder`.
 fn step(folder: &Path, command: &mut Command) -> Result<(), String> {
     let program = Path::new(command.get_program());
-    let mut line = program
-        .file_name()
-        .unwrap_or_default()
-        .to_string_lossy()
-        .into_owned();
+    let mut line = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
     for argument in command.get_args() {
         line.push(' ');
         line.push_str(&argument.to_string_lossy());

@@ -12,11 +12,6 @@ pub(crate) fn run() -> Result<(), String> {
             .env("CARGO_TARGET_DIR", build::target()?)
             .env("FUZZ_SEEDS", build::workspace().join("fuzz/corpus"))
             .args(["test", "-q", "-p", "hpcrun-tests", "--test", "end_to_end"])
-            .args([
-                "--",
-                "--ignored",
-                "--nocapture",
-                "seeds_of_the_fuzz_targets",
-            ]),
+            .args(["--", "--ignored", "--nocapture", "seeds_of_the_fuzz_targets"]),
     )
 }

@@ -211,10 +211,7 @@ fn of_library(library: &Library, sources: &Path, assembly: &Path) -> Result<(), 
             None => f.extension().is_some_and(|e| e == "c"),
         }));
     }
-    let mut flags: Vec<String> = folders
-        .iter()
-        .map(|f| format!("-I{}", f.display()))
-        .collect();
+    let mut flags: Vec<String> = folders.iter().map(|f| format!("-I{}", f.display())).collect();
     flags.extend(library.flags.iter().map(|f| (*f).to_owned()));
     for level in LEVELS {
         let group = assembly.join(format!("{} -O{level}", library.name));
@@ -274,12 +271,7 @@ fn whole_program(
     let (linked, best) = (bitcode.join("all.linked"), bitcode.join("all.best"));
     let parts = entries(&bitcode)?;
     build::run(Command::new("llvm-link").args(parts).arg("-o").arg(&linked))?;
-    build::run(
-        Command::new("opt")
-            .args(["-O3", "-o"])
-            .arg(&best)
-            .arg(&linked),
-    )?;
+    build::run(Command::new("opt").args(["-O3", "-o"]).arg(&best).arg(&linked))?;
     build::run(
         Command::new("llc")
             .args(["-O3", "-relocation-model=pic", "-o"])
@@ -292,10 +284,7 @@ fn whole_program(
 fn of_cpp_header(place: &Path, assembly: &Path) -> Result<(), String> {
     let file = place.join("json.cc");
     write(&file, JSON)?;
-    let check = Command::new("clang++")
-        .args(["-fsyntax-only", "-w"])
-        .arg(&file)
-        .output();
+    let check = Command::new("clang++").args(["-fsyntax-only", "-w"]).arg(&file).output();
     if !check.is_ok_and(|o| o.status.success()) {
         println!("nlohmann/json.hpp is not installed: C++ with exceptions is left out");
         return Ok(());
@@ -324,10 +313,7 @@ fn of_rust(place: &Path, assembly: &Path) -> Result<(), String> {
                 .env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "1")
                 // The comments are an unstable option of every release.
                 .env("RUSTC_BOOTSTRAP", "1")
-                .env(
-                    "RUSTFLAGS",
-                    "--emit=asm -Zverbose-asm -Crelocation-model=pic",
-                ),
+                .env("RUSTFLAGS", "--emit=asm -Zverbose-asm -Crelocation-model=pic"),
         )?;
         let suffix = if lto == "fat" { " LTO" } else { "" };
         let group = assembly.join(format!("rust crates -O{level}{suffix}"));

@@ -7,14 +7,8 @@ use std::process::Command;
 const CONDITIONS: [&str; 3] = ["beside-busy", "slow-clock", "crowded"];
 
 /// The tests whose truths hold under each of them.
-const MODULES: [&str; 6] = [
-    "scenarios::",
-    "runtimes::",
-    "node::",
-    "truth::",
-    "tag_shares::",
-    "lifecycle::",
-];
+const MODULES: [&str; 6] =
+    ["scenarios::", "runtimes::", "node::", "truth::", "tag_shares::", "lifecycle::"];
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
@@ -32,10 +26,7 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
             .env("HPCRUN_TEST_LONG", "1")
             .arg("--all"),
     )?;
-    rayon_tests::run(&rayon_tests::Options {
-        newest: false,
-        no_doc: false,
-    })?;
+    rayon_tests::run(&rayon_tests::Options { newest: false, no_doc: false })?;
     for condition in CONDITIONS {
         println!("\n== end-to-end tests: {condition}");
         build::run(
@@ -47,8 +38,5 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
                 .args(MODULES),
         )?;
     }
-    torture::run(&torture::Options {
-        minutes: options.minutes,
-        seed: None,
-    })
+    torture::run(&torture::Options { minutes: options.minutes, seed: None })
 }

@@ -98,12 +98,7 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
         true => vec![("hpcrun-rs".to_owned(), programs.join("hpcrun-rs"))],
         false => options.profiler.clone(),
     };
-    let setting = Setting {
-        programs,
-        folder,
-        profilers,
-        is_alone: options.profiler.is_empty(),
-    };
+    let setting = Setting { programs, folder, profilers, is_alone: options.profiler.is_empty() };
     let others = match setting.is_alone {
         true => other_tools(&setting.folder),
         false => Vec::new(),
@@ -127,11 +122,7 @@ struct Setting {
 /// The other tools that there are.
 fn other_tools(folder: &Path) -> Vec<fn(u32) -> Way> {
     let mut others: Vec<fn(u32) -> Way> = Vec::new();
-    if works(
-        folder,
-        "perf",
-        &["record", "-o", "perf-check.data", "--", "true"],
-    ) {
+    if works(folder, "perf", &["record", "-o", "perf-check.data", "--", "true"]) {
         others.push(Way::Perf);
     } else {
         eprintln!("perf record is not to be had here: its rows are left out");
@@ -147,11 +138,7 @@ fn other_tools(folder: &Path) -> Vec<fn(u32) -> Way> {
 fn selected(options: &Options, programs: &Path) -> Result<Vec<Program>, String> {
     let known = |name: &str| {
         let (name, file, arguments): (_, _, &[&str]) = match name {
-            "cholesky" => (
-                "cholesky",
-                "examples/cholesky",
-                &["-n", "3000", "-z", "30000"],
-            ),
+            "cholesky" => ("cholesky", "examples/cholesky", &["-n", "3000", "-z", "30000"]),
             "recursion" => ("recursion", "timed", &["recursion"]),
             "fork-join" => ("fork-join", "timed", &["fork-join"]),
             _ if BRIEF.iter().any(|(brief, _)| *brief == name) => {
@@ -163,12 +150,7 @@ fn selected(options: &Options, programs: &Path) -> Result<Vec<Program>, String> 
                 let kernel = KERNELS.into_iter().find(|(kernel, _)| *kernel == name);
                 let (name, arguments) = kernel.ok_or(format!("unknown program: {name}"))?;
                 let path = compare_runtimes::build_ours()?;
-                return Ok(Program {
-                    name,
-                    path,
-                    arguments,
-                    operations: None,
-                });
+                return Ok(Program { name, path, arguments, operations: None });
             }
         };
         Ok(Program {
@@ -209,21 +191,13 @@ fn measure(
     for round in 0..options.rounds {
         let mut timings = Vec::new();
         // Every other round runs backwards, so that no way always follows the same other one.
-        let order: Vec<Way> = if round % 2 == 0 {
-            ways.clone()
-        } else {
-            ways.iter().rev().copied().collect()
-        };
+        let order: Vec<Way> =
+            if round % 2 == 0 { ways.clone() } else { ways.iter().rev().copied().collect() };
         for way in order {
             timings.push((way, once(program, way, setting)?));
         }
         rounds.push(timings);
-        eprintln!(
-            "{}: round {} of {}",
-            program.name,
-            round + 1,
-            options.rounds
-        );
+        eprintln!("{}: round {} of {}", program.name, round + 1, options.rounds);
     }
     print_rows(program, &ways, &rounds, setting);
     let rates = options.rates.iter().filter(|_| setting.is_alone);
@@ -246,12 +220,9 @@ fn in_the_handler(program: &Program, rate: u32, setting: &Setting) -> Result<(f6
     let output = output.map_err(|e| format!("{}: {e}", program.name))?;
     let text = String::from_utf8_lossy(&output.stderr);
     let number = |name| number_after(&text, name);
-    number("mean").zip(number("p50")).ok_or_else(|| {
-        format!(
-            "{}: the handler's times were not printed: {text}",
-            program.name
-        )
-    })
+    number("mean")
+        .zip(number("p50"))
+        .ok_or_else(|| format!("{}: the handler's times were not printed: {text}", program.name))
 }
 
 /// The number after a word.
@@ -271,11 +242,7 @@ fn command_of(program: &Program, way: Way, setting: &Setting) -> Result<Command,
     let mut command = match way {
         Way::Plain => Command::new(&program.path),
         Way::Profiled(_, rate) | Way::EmptyHandler(rate) => {
-            let which = if let Way::Profiled(which, _) = way {
-                which
-            } else {
-                0
-            };
+            let which = if let Way::Profiled(which, _) = way { which } else { 0 };
             let mut command = Command::new(&setting.profilers[which].1);
             command
                 .args(["-e", &format!("cpu-time@{rate}"), "-o"])
@@ -314,12 +281,9 @@ fn once(program: &Program, way: Way, setting: &Setting) -> Result<Timing, String
     let mut command = build::preferred(&command_of(program, way, setting)?);
     command.stderr(Stdio::null());
     let start = Instant::now();
-    let output = command.output().map_err(|e| {
-        format!(
-            "{} cannot be run: {e}",
-            command.get_program().to_string_lossy()
-        )
-    })?;
+    let output = command
+        .output()
+        .map_err(|e| format!("{} cannot be run: {e}", command.get_program().to_string_lossy()))?;
     let whole = start.elapsed().as_secs_f64();
     if !output.status.success() {
         return Err(format!("{command:?} failed: {}", output.status));
@@ -342,10 +306,7 @@ fn inner_seconds(output: &str) -> Option<f64> {
 
 fn print_rows(program: &Program, ways: &[Way], rounds: &[Vec<(Way, Timing)>], setting: &Setting) {
     let find = |round: &[(Way, Timing)], way: Way| {
-        round
-            .iter()
-            .find(|(w, _)| *w == way)
-            .map(|(_, timing)| *timing)
+        round.iter().find(|(w, _)| *w == way).map(|(_, timing)| *timing)
     };
     for way in ways {
         let (rate, name) = match way {
@@ -385,10 +346,7 @@ fn spread(mut values: Vec<f64>) -> String {
     values.sort_by(f64::total_cmp);
     let at = |share: f64| {
         let index = (values.len().saturating_sub(1)) as f64 * share;
-        values
-            .get(index.round() as usize)
-            .copied()
-            .unwrap_or(f64::NAN)
+        values.get(index.round() as usize).copied().unwrap_or(f64::NAN)
     };
     format!("{:.4} [{:.4}, {:.4}]", at(0.5), at(0.25), at(0.75))
 }
@@ -399,10 +357,7 @@ mod tests {
 
     #[test]
     fn the_total_is_found_in_a_programs_output() {
-        assert_eq!(
-            inner_seconds("factor 0.5 s\nn=3 total 1.250 s, error 0"),
-            Some(1.25)
-        );
+        assert_eq!(inner_seconds("factor 0.5 s\nn=3 total 1.250 s, error 0"), Some(1.25));
         assert_eq!(inner_seconds("1.5e-1\n2.5e-1\n"), Some(0.4));
         assert_eq!(inner_seconds("no figure"), None);
         assert_eq!(inner_seconds(""), None);

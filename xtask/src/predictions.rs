@@ -31,11 +31,7 @@ enum From {
 
 /// Name, origin, and arguments as in [`real_programs::Program`]; `{workers}` is as many as cores.
 const PROGRAMS: [(&str, From, &str); 12] = [
-    (
-        "cholesky",
-        From::Built("examples/cholesky"),
-        "-n 3000 -z 30000",
-    ),
+    ("cholesky", From::Built("examples/cholesky"), "-n 3000 -z 30000"),
     ("nqueens", From::Kernel, "nqueens rayon {workers} 60"),
     ("quicksort", From::Kernel, "quicksort rayon {workers} 20"),
     ("matmul", From::Kernel, "matmul rayon {workers} 40"),
@@ -44,11 +40,7 @@ const PROGRAMS: [(&str, From, &str); 12] = [
     ("oxipng", From::OnRayon, ""),
     ("dssim", From::OnRayon, ""),
     ("b3sum", From::OnRayon, ""),
-    (
-        "ripgrep",
-        From::Published("15.1.0", "rg"),
-        "-j2 -c [a-z]+_lock|wait.*for {sources}",
-    ),
+    ("ripgrep", From::Published("15.1.0", "rg"), "-j2 -c [a-z]+_lock|wait.*for {sources}"),
     ("sort", From::System, "--parallel=2 -S1G -o {out} {text}"),
     ("xz", From::System, "-T2 -3 --block-size=2MiB -kc {text}"),
 ];
@@ -154,12 +146,7 @@ fn find(
             return Ok((ours, program.arguments.to_vec()));
         }
         From::Published(version, binary) => {
-            let program = real_programs::Program {
-                package: name,
-                version,
-                binary,
-                arguments: &[],
-            };
+            let program = real_programs::Program { package: name, version, binary, arguments: &[] };
             real_programs::install(&program, &place.join("stock"), None, 2)?
         }
     };
@@ -231,9 +218,7 @@ fn print(name: &str, rounds: &[Round]) {
     let percent = |ratio: f64| format!("{:+.1} %", 100.0 * (ratio - 1.0));
     let error = |pick| {
         let figures = all(pick).map(|e| [e.median, e.low, e.high].map(percent));
-        figures.map_or(String::new(), |[middle, low, high]| {
-            format!("{middle} [{low}, {high}]")
-        })
+        figures.map_or(String::new(), |[middle, low, high]| format!("{middle} [{low}, {high}]"))
     };
     println!(
         "| {name} | {:.3} | {:.3} | {:.3} | {} | {:.3} | {:.3} | {:.3} | {:.3} | {:.3} | {} | {:.3} |",

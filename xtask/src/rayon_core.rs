@@ -35,10 +35,7 @@ pub(crate) fn check(program: &Path, is_ours: bool) -> Result<(), String> {
     let marked = bytes.windows(marker.len()).any(|window| window == marker);
     match marked == is_ours {
         true => Ok(()),
-        false => Err(format!(
-            "{}: linked with the wrong rayon-core",
-            program.display()
-        )),
+        false => Err(format!("{}: linked with the wrong rayon-core", program.display())),
     }
 }
 

@@ -31,14 +31,8 @@ const UNIT_TESTS: [(&str, &str); 6] = [
 /// Tests of rayon-core that reach its private parts, and why each cannot apply to another
 /// implementation. They are cut out; everything else is compiled as it is.
 const PRIVATE: [(&str, &str); 2] = [
-    (
-        "workers_stop",
-        "asks rayon-core's Registry whether the threads have stopped",
-    ),
-    (
-        "sleeper_stop",
-        "asks rayon-core's Registry whether the threads have stopped",
-    ),
+    ("workers_stop", "asks rayon-core's Registry whether the threads have stopped"),
+    ("sleeper_stop", "asks rayon-core's Registry whether the threads have stopped"),
 ];
 
 /// What the unit tests find at `crate::` beside the public interface.
@@ -76,11 +70,7 @@ pub(crate) struct Options {
 
 pub(crate) fn run(options: &Options) -> Result<(), String> {
     let work = workspace().join("target/rayon-tests");
-    let versions = if options.newest {
-        &VERSIONS[..1]
-    } else {
-        &VERSIONS[..]
-    };
+    let versions = if options.newest { &VERSIONS[..1] } else { &VERSIONS[..] };
     let mut failed = Vec::new();
     for (rayon, core) in versions {
         let place = work.join(format!("rayon-{rayon}"));
@@ -100,11 +90,7 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
         println!("left out: the unit tests inside src/latch.rs, src/sleep/: of private types");
         failed.extend(test(&copy, &work, options).err());
     }
-    if failed.is_empty() {
-        Ok(())
-    } else {
-        Err(failed.join("; "))
-    }
+    if failed.is_empty() { Ok(()) } else { Err(failed.join("; ")) }
 }
 
 /// Where cargo keeps the two packages.
@@ -149,10 +135,7 @@ fn prepare(package: &Path, place: &Path, patch: &Path) -> Result<(), String> {
 /// A crate with rayon-core's public-API tests.
 fn core_tests(package: &Path, place: &Path, patch: &Path) -> Result<(), String> {
     copy(&package.join("tests"), &place.join("tests"))?;
-    copy(
-        &package.join("src/compile_fail"),
-        &place.join("src/compile_fail"),
-    )?;
+    copy(&package.join("src/compile_fail"), &place.join("src/compile_fail"))?;
     let mut root = HARNESS.to_owned();
     root.push_str("mod compile_fail;\n");
     for (file, module) in UNIT_TESTS {
@@ -181,12 +164,7 @@ fn core_tests(package: &Path, place: &Path, patch: &Path) -> Result<(), String> 
     // The tables of its development dependencies, for all targets and for some.
     let development: String = theirs
         .split("\n[")
-        .filter(|table| {
-            table
-                .lines()
-                .next()
-                .is_some_and(|l| l.contains("dev-dependencies"))
-        })
+        .filter(|table| table.lines().next().is_some_and(|l| l.contains("dev-dependencies")))
         .map(|table| format!("[{table}\n"))
         .collect();
     let manifest = format!(
@@ -204,9 +182,7 @@ fn without_private(text: &str) -> Result<String, String> {
         let Some(at) = text.find(&format!("fn {name}()")) else {
             continue;
         };
-        let start = text[..at]
-            .rfind("#[test]")
-            .ok_or("a test without its attribute")?;
+        let start = text[..at].rfind("#[test]").ok_or("a test without its attribute")?;
         let end = text[at..].find("\n}\n").ok_or("a test without an end")? + at + 3;
         text.replace_range(start..end, "");
     }
@@ -220,9 +196,7 @@ fn examples(text: &str, file: &str) -> String {
     let mut block: Vec<&str> = Vec::new();
     for line in text.lines().chain([""]) {
         let line = line.trim_start();
-        let doc = line
-            .strip_prefix("///")
-            .or_else(|| line.strip_prefix("//!"));
+        let doc = line.strip_prefix("///").or_else(|| line.strip_prefix("//!"));
         match doc {
             Some(doc) => block.push(doc),
             None if block.is_empty() => {}

@@ -26,12 +26,7 @@ pub(crate) struct Program {
 }
 
 pub(crate) const PROGRAMS: [Program; 6] = [
-    Program {
-        package: "b3sum",
-        version: "1.8.7",
-        binary: "b3sum",
-        arguments: &["{data}"],
-    },
+    Program { package: "b3sum", version: "1.8.7", binary: "b3sum", arguments: &["{data}"] },
     Program {
         package: "du-dust",
         version: "1.2.7",
@@ -54,21 +49,9 @@ pub(crate) const PROGRAMS: [Program; 6] = [
         package: "cavif",
         version: "1.8.0",
         binary: "cavif",
-        arguments: &[
-            "--speed=9",
-            "--threads=2",
-            "--overwrite",
-            "-o",
-            "{out}",
-            "{image}",
-        ],
+        arguments: &["--speed=9", "--threads=2", "--overwrite", "-o", "{out}", "{image}"],
     },
-    Program {
-        package: "tokei",
-        version: "15.0.0",
-        binary: "tokei",
-        arguments: &["{sources}"],
-    },
+    Program { package: "tokei", version: "15.0.0", binary: "tokei", arguments: &["{sources}"] },
 ];
 
 /// Bytes of the file that is hashed.
@@ -109,11 +92,7 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
             }
         }
     }
-    if failed.is_empty() {
-        Ok(())
-    } else {
-        Err(format!("left out: {}", failed.join(", ")))
-    }
+    if failed.is_empty() { Ok(()) } else { Err(format!("left out: {}", failed.join(", "))) }
 }
 
 /// What the programs read.
@@ -133,10 +112,7 @@ impl Inputs {
         ] {
             build::write(&folder.join(name), bytes)?;
         }
-        Ok(Inputs {
-            folder: folder.to_path_buf(),
-            sources: registries()?,
-        })
+        Ok(Inputs { folder: folder.to_path_buf(), sources: registries()? })
     }
 
     pub(crate) fn arguments(&self, arguments: &[&str], out: &Path) -> Vec<PathBuf> {
@@ -290,12 +266,7 @@ fn under_main(
             .args(arguments),
     )?;
     let hpcprof = tools.join("hpcprof-rs");
-    execute(
-        Command::new(&hpcprof)
-            .arg(&measurements)
-            .arg("-o")
-            .arg(&database),
-    )?;
+    execute(Command::new(&hpcprof).arg(&measurements).arg("-o").arg(&database))?;
     let folded = execute(
         Command::new(&hpcprof)
             .arg("top-down")

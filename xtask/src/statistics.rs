@@ -25,11 +25,7 @@ pub(crate) fn estimate(values: &[f64]) -> Option<Estimate> {
         .collect();
     medians.sort_by(f64::total_cmp);
     let at = |share: f64| medians[((RESAMPLES - 1) as f64 * share).round() as usize];
-    Some(Estimate {
-        median,
-        low: at(0.025),
-        high: at(0.975),
-    })
+    Some(Estimate { median, low: at(0.025), high: at(0.975) })
 }
 
 /// Times as multiples of those of `base` in the same rounds: what the machine's speed, which both

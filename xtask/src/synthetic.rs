@@ -242,10 +242,7 @@ impl Process {
             reason: "exit".to_owned(),
             cores,
             threads: cores,
-            cpu: CpuTimes {
-                process_ns: work_ns,
-                ..CpuTimes::default()
-            },
+            cpu: CpuTimes { process_ns: work_ns, ..CpuTimes::default() },
             ..End::default()
         };
         let entries = [Entry::Start(start), Entry::Module(module), Entry::End(end)];
@@ -292,9 +289,7 @@ impl<'a> Choice<'a> {
         let weight = self.choose(thread, ordinal, &mut random);
         let chosen = self.has_values.iter().filter(|has| **has).count() as u64;
         let wanted = self.options.samples_per_thread;
-        let further = wanted
-            .unwrap_or(chosen * MEAN_SAMPLES)
-            .saturating_sub(chosen);
+        let further = wanted.unwrap_or(chosen * MEAN_SAMPLES).saturating_sub(chosen);
 
         let mut profile = ProfileWriter::begin(bytes);
         // The first thread begins at the program's entry, and `main` creates the others, in its record 2.
@@ -302,10 +297,7 @@ impl<'a> Choice<'a> {
             1 => profile.entry(),
             _ => profile.anchor(1, 2),
         };
-        let mut totals = Totals {
-            profiles: 1,
-            ..Totals::default()
-        };
+        let mut totals = Totals { profiles: 1, ..Totals::default() };
         for (id, context) in self.contexts.iter().enumerate() {
             if !self.is_needed[id] {
                 continue;
@@ -321,10 +313,7 @@ impl<'a> Choice<'a> {
                     true => totals.overhead_ns += time_ns,
                     false => totals.work_ns += time_ns,
                 }
-                Values {
-                    samples,
-                    idleness: quarters as f64 / 4.0,
-                }
+                Values { samples, idleness: quarters as f64 / 4.0 }
             });
             let parent = match id {
                 0 => root,
@@ -335,11 +324,7 @@ impl<'a> Choice<'a> {
                 _ => profile.frame(parent, context.address, values),
             };
         }
-        let own = Thread {
-            pid: process.pid,
-            image: process.image,
-            ordinal,
-        };
+        let own = Thread { pid: process.pid, image: process.image, ordinal };
         let bytes = profile.end(own, PERIOD_NS);
         totals.bytes = bytes.len() as u64;
         (totals, bytes)
@@ -385,9 +370,8 @@ mod tests {
 
     fn generate(arguments: &str, output: &Path) -> Value {
         let words = ["synthetic"].into_iter().chain(arguments.split(' '));
-        let mut options = Command::try_parse_from(words.chain(["-o", "unset"]))
-            .expect("options")
-            .options;
+        let mut options =
+            Command::try_parse_from(words.chain(["-o", "unset"])).expect("options").options;
         options.output = output.to_owned();
         write(&options).expect("a new directory")
     }
@@ -397,11 +381,7 @@ mod tests {
         let words = words.map(Path::new).chain(arguments.iter().copied());
         let mut cli = Cli::try_parse_from(words).expect("command line");
         cli.build.no_cache = true;
-        let style = Style {
-            width: 140,
-            line: 140,
-            colour: false,
-        };
+        let style = Style { width: 140, line: 140, colour: false };
         let mut out = Vec::new();
         hpcprof_rs::run::run(cli, style, &mut out).expect("hpcprof-rs");
         String::from_utf8(out).expect("UTF-8")
@@ -418,9 +398,7 @@ mod tests {
         let shape = "--threads 12 --contexts 700 --processes 2 --runs 3 --share 0.1";
         let truth = generate(shape, &measurements);
         let runs = truth["runs"].as_array().expect("runs");
-        let directories = runs
-            .iter()
-            .map(|r| r["directory"].as_str().expect("a path"));
+        let directories = runs.iter().map(|r| r["directory"].as_str().expect("a path"));
         let directories: Vec<&Path> = directories.map(Path::new).collect();
         assert_eq!((directories.len(), &truth["profiles"]), (3, &json!(36)));
         let output = [Path::new("-o"), &database];
@@ -428,11 +406,9 @@ mod tests {
 
         let options = ["top-down", "--format", "json", "--flat", "--lines"];
         let view: Value = serde_json::from_str(&hpcprof(&[&database], &options)).expect("JSON");
-        for (metric, total) in [
-            ("work", "work_ns"),
-            ("overhead:sync", "overhead_ns"),
-            ("idleness", "idleness_ns"),
-        ] {
+        for (metric, total) in
+            [("work", "work_ns"), ("overhead:sync", "overhead_ns"), ("idleness", "idleness_ns")]
+        {
             let read = nanoseconds(&view["totals"][metric]);
             assert_eq!(Some(read), truth[total].as_u64(), "{metric}");
             assert!(read > 0, "{metric}");
@@ -440,10 +416,7 @@ mod tests {
         let quality = &view["quality"];
         assert_eq!(quality["samples"], truth["samples"]);
         assert_eq!(quality["rooted"], truth["samples"]);
-        assert_eq!(
-            (&quality["lost"], &quality["missing"]),
-            (&json!({}), &json!([]))
-        );
+        assert_eq!((&quality["lost"], &quality["missing"]), (&json!({}), &json!([])));
         // A line is where a path ends: as many as there are contexts.
         let nodes = view["nodes"].as_array().expect("nodes");
         let lines = nodes.iter().filter(|n| n["kind"] == "line").count();
@@ -462,12 +435,7 @@ mod tests {
             let paths = entries.map(|e| e.expect("entry").path());
             let mut files: Vec<_> = paths
                 .filter(|p| p.is_file())
-                .map(|p| {
-                    (
-                        p.file_name().map(ToOwned::to_owned),
-                        std::fs::read(&p).expect("file"),
-                    )
-                })
+                .map(|p| (p.file_name().map(ToOwned::to_owned), std::fs::read(&p).expect("file")))
                 .collect();
             files.sort();
             files
@@ -478,9 +446,6 @@ mod tests {
         let words = ["synthetic", "-o", a.to_str().expect("UTF-8")];
         let options = Command::try_parse_from(words).expect("options").options;
         let problem = write(&options).expect_err("it exists");
-        assert!(
-            problem.contains("give a directory that does not"),
-            "{problem}"
-        );
+        assert!(problem.contains("give a directory that does not"), "{problem}");
     }
 }

@@ -86,10 +86,7 @@ fn hop(left: u64, done: Sender<()>) {
 
 /// A task for each message; nothing keeps their order, or an actor to one of them at a time.
 fn tasks(kernel: Kernel, workers: usize, messages: u64) -> f64 {
-    let pool = rayon::ThreadPoolBuilder::new()
-        .num_threads(workers)
-        .build()
-        .expect("threads");
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(workers).build().expect("threads");
     let (done, wait) = channel();
     let tokens = kernel.tokens();
     seconds(|| {
@@ -109,33 +106,22 @@ fn tasks(kernel: Kernel, workers: usize, messages: u64) -> f64 {
 }
 
 /// This crate, and rayon.
-pub(crate) const OURS: [(&str, Run); 3] = [
-    ("actors", plain),
-    ("actors, path followed", followed),
-    ("rayon, a task a message", tasks),
-];
+pub(crate) const OURS: [(&str, Run); 3] =
+    [("actors", plain), ("actors, path followed", followed), ("rayon, a task a message", tasks)];
 
 /// Measures and prints the table. Arguments: `--messages N`, `--rounds N`, `--only ROW`.
 pub(crate) fn table(rows: &[(&str, Run)]) {
-    let argument = |name: &str| {
-        std::env::args()
-            .skip_while(|argument| argument != name)
-            .nth(1)
-    };
+    let argument = |name: &str| std::env::args().skip_while(|argument| argument != name).nth(1);
     let number = |name, default| argument(name).map_or(default, |n| n.parse().expect("a number"));
     let (messages, rounds) = (number("--messages", 1_000_000), number("--rounds", 9));
     let only = argument("--only").unwrap_or_default();
-    println!(
-        "{:28} {:>24}{:>24}{:>24}",
-        "ns a message, wall", "token", "tokens", "fan-in"
-    );
+    println!("{:28} {:>24}{:>24}{:>24}", "ns a message, wall", "token", "tokens", "fan-in");
     for workers in [1, 2] {
         let mut times = vec![[const { Vec::new() }; 3]; rows.len()];
         for _ in 0..rounds {
             for ((name, run), times) in rows.iter().zip(&mut times) {
-                for (kernel, times) in [Kernel::Token, Kernel::Tokens, Kernel::FanIn]
-                    .into_iter()
-                    .zip(times)
+                for (kernel, times) in
+                    [Kernel::Token, Kernel::Tokens, Kernel::FanIn].into_iter().zip(times)
                 {
                     if name.contains(&only) {
                         times.push(run(kernel, workers, messages) * 1e9 / messages as f64);

@@ -6,9 +6,7 @@ use work_stealing_actors::{PathReport, System};
 
 /// The value after `name` in the program's arguments.
 pub(crate) fn argument(name: &str, default: usize) -> usize {
-    let value = std::env::args()
-        .skip_while(|argument| argument != name)
-        .nth(1);
+    let value = std::env::args().skip_while(|argument| argument != name).nth(1);
     value.map_or(default, |value| value.parse().expect("a number"))
 }
 
@@ -20,10 +18,7 @@ type Make = dyn Fn(&System) -> Box<dyn Fn() + Sync>;
 pub(crate) fn demonstrate(workers: usize, phases: usize, make: &Make) -> PathReport {
     let build = |path: bool, automatic: bool| {
         let builder = System::builder().workers(workers).critical_path(path);
-        builder
-            .automatic_priorities(automatic)
-            .build()
-            .expect("threads")
+        builder.automatic_priorities(automatic).build().expect("threads")
     };
     let system = build(true, false);
     let phase = make(&system);
@@ -48,13 +43,7 @@ pub(crate) fn demonstrate(workers: usize, phases: usize, make: &Make) -> PathRep
         times[times.len() / 2]
     });
     println!("median phase on {workers} workers: first in, first out {plain:.2} ms,");
-    println!(
-        "automatic priorities {automatic:.2} ms, ratio {:.3}",
-        plain / automatic
-    );
-    println!(
-        "priorities in use at the end: {}",
-        systems[1].uses_priorities()
-    );
+    println!("automatic priorities {automatic:.2} ms, ratio {:.3}", plain / automatic);
+    println!("priorities in use at the end: {}", systems[1].uses_priorities());
     report
 }

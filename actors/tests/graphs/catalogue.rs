@@ -52,10 +52,8 @@ pub(crate) fn rotating_imbalance() -> Dag {
     let mut barrier = Vec::new();
     for round in 0..8 {
         let rank = |rank: usize| if rank == round % 4 { (0, 10) } else { (1, 2) };
-        let ranks: Vec<usize> = (0..4)
-            .map(rank)
-            .map(|(p, time)| dag.node(p, time, &barrier))
-            .collect();
+        let ranks: Vec<usize> =
+            (0..4).map(rank).map(|(p, time)| dag.node(p, time, &barrier)).collect();
         barrier = vec![dag.node(2, 0, &ranks)];
     }
     dag
@@ -88,14 +86,10 @@ pub(crate) fn stencil() -> Dag {
     for step in 0..20_i32 {
         for (i, j) in (0..16).map(|n| (n / 4, n % 4)) {
             let around = [(i, j), (i - 1, j), (i + 1, j), (i, j - 1), (i, j + 1)];
-            let inside = around
-                .iter()
-                .filter(|(i, j)| (0..4).contains(i) && (0..4).contains(j));
+            let inside = around.iter().filter(|(i, j)| (0..4).contains(i) && (0..4).contains(j));
             let before: Vec<usize> = match step {
                 0 => Vec::new(),
-                _ => inside
-                    .map(|(i, j)| ((step - 1) * 16 + i * 4 + j) as usize)
-                    .collect(),
+                _ => inside.map(|(i, j)| ((step - 1) * 16 + i * 4 + j) as usize).collect(),
             };
             let (procedure, time) = if (i, j) == (1, 1) { (0, 5) } else { (1, 2) };
             dag.node(procedure, time, &before);

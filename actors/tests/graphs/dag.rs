@@ -49,10 +49,7 @@ impl Dag {
                 tails[*b] = tails[*b].max(tails[node] + time);
             }
         }
-        ends.iter()
-            .zip(tails)
-            .map(|(end, tail)| span - end - tail)
-            .collect()
+        ends.iter().zip(tails).map(|(end, tail)| span - end - tail).collect()
     }
 
     /// Runs the graph, `merges` by the paper's merge points, and returns the report.
@@ -67,9 +64,7 @@ impl Dag {
     pub(crate) fn actors(&self, system: &System, merges: bool) -> Array<Node> {
         let mut after = vec![Vec::new(); self.nodes.len()];
         for (node, (procedure, _, before)) in self.nodes.iter().enumerate() {
-            before
-                .iter()
-                .for_each(|b| after[*b].push((node, *procedure)));
+            before.iter().for_each(|b| after[*b].push((node, *procedure)));
         }
         system.array("node", self.nodes.len(), |n, array| Node {
             before: self.nodes[n].2.len().max(1),
@@ -98,16 +93,8 @@ impl Dag {
         assert_eq!(sum, found.span, "{:?}", found.segments);
         assert!(found.burdened_span >= found.span && found.quality.lost_edges.is_empty());
         for procedure in found.procedures.iter().filter(|p| p.name != "program") {
-            let number: usize = procedure
-                .name
-                .to_string()
-                .parse()
-                .expect("the name is a number");
-            assert_eq!(
-                procedure.zeroed_span,
-                self.span(Some(number)),
-                "{procedure:?}"
-            );
+            let number: usize = procedure.name.to_string().parse().expect("the name is a number");
+            assert_eq!(procedure.zeroed_span, self.span(Some(number)), "{procedure:?}");
             let of = self.nodes.iter().filter(|node| node.0 == number);
             assert_eq!(procedure.work, of.map(|node| node.1).sum::<u64>());
         }
@@ -118,10 +105,7 @@ impl Dag {
         expected.sort_unstable();
         assert_eq!(slacks, expected);
         let on_path = report.tasks(0.0).count();
-        assert_eq!(
-            on_path,
-            expected.iter().filter(|(_, slack)| *slack == 0).count()
-        );
+        assert_eq!(on_path, expected.iter().filter(|(_, slack)| *slack == 0).count());
     }
 }
 

@@ -45,12 +45,7 @@ fn expect(report: &PathReport, expected: &[(usize, u64)]) {
 
 #[test]
 fn an_integer_sort() {
-    let report = check(
-        &graph::integer_sort(),
-        304,
-        100,
-        &[(0, 68), (1, 44), (2, 98), (3, 100)],
-    );
+    let report = check(&graph::integer_sort(), 304, 100, &[(0, 68), (1, 44), (2, 98), (3, 100)]);
     expect(&report, &[(0, 42), (1, 56), (2, 2)]);
 }
 
@@ -63,18 +58,9 @@ fn a_share_that_promises_too_much() {
 
 #[test]
 fn near_critical_branches() {
-    let report = check(
-        &graph::near_critical(),
-        363,
-        120,
-        &[(1, 118), (0, 110), (5, 110)],
-    );
-    let near: Vec<_> = report
-        .report
-        .near
-        .iter()
-        .map(|b| (b.begin.name.as_str(), b.time, b.slack))
-        .collect();
+    let report = check(&graph::near_critical(), 363, 120, &[(1, 118), (0, 110), (5, 110)]);
+    let near: Vec<_> =
+        report.report.near.iter().map(|b| (b.begin.name.as_str(), b.time, b.slack)).collect();
     assert_eq!(near, [("2", 98, 2), ("3", 95, 5)]);
 }
 
@@ -82,9 +68,7 @@ fn near_critical_branches() {
 fn a_task_that_exposes_parallelism() {
     let report = check(&graph::parallelism_exposing(), 170, 80, &[(0, 70), (1, 15)]);
     let exposing = report.report.exposing();
-    let exposing: Vec<_> = exposing
-        .map(|s| (s.place.name.as_str(), s.count, s.beside))
-        .collect();
+    let exposing: Vec<_> = exposing.map(|s| (s.place.name.as_str(), s.count, s.beside)).collect();
     assert_eq!(exposing, [("2", 16, 75)]);
 }
 
@@ -102,12 +86,7 @@ fn the_direction_of_a_broadcast() {
 
 #[test]
 fn messages_that_are_awaited_together() {
-    let report = check(
-        &graph::awaited_together(),
-        90,
-        35,
-        &[(0, 35), (1, 25), (2, 30)],
-    );
+    let report = check(&graph::awaited_together(), 90, 35, &[(0, 35), (1, 25), (2, 30)]);
     expect(&report, &[(1, 30), (2, 5)]);
 }
 

@@ -33,8 +33,5 @@ impl Clock for Spent {
 }
 
 fn builder(workers: usize) -> work_stealing_actors::SystemBuilder {
-    work_stealing_actors::System::builder()
-        .workers(workers)
-        .critical_path(true)
-        .clock(|| Spent)
+    work_stealing_actors::System::builder().workers(workers).critical_path(true).clock(|| Spent)
 }

@@ -31,10 +31,7 @@ impl Handle<Value> for Buffer {
 fn one_actor_is_serial_unless_only_messages_count() {
     for (order, span) in [(true, 106), (false, 22)] {
         for workers in [1, 2, 3] {
-            let system = builder(workers)
-                .actor_order(order)
-                .build()
-                .expect("threads");
+            let system = builder(workers).actor_order(order).build().expect("threads");
             let buffer = system.spawn(Buffer);
             let computers = system.array("computer", 8, |_, _| Computer(buffer.clone()));
             system.run(|| computers.broadcast(Run)).expect("no panic");
@@ -58,10 +55,7 @@ impl Handle<Run> for Part {
 #[test]
 fn reductions_are_followed_along_their_tree() {
     for (order, workers) in [(true, 1), (true, 2), (false, 4)] {
-        let system = builder(workers)
-            .actor_order(order)
-            .build()
-            .expect("threads");
+        let system = builder(workers).actor_order(order).build().expect("threads");
         let results = Arc::new(Mutex::new(Vec::new()));
         let target = Arc::clone(&results);
         let combine = |a, b| {
@@ -77,9 +71,7 @@ fn reductions_are_followed_along_their_tree() {
             assert_eq!((report.work, report.span), (43, 11));
             assert_eq!(*results.lock().expect("no panic"), vec![36; round]);
         }
-        system
-            .run(|| (0..7).for_each(|n| parts[n].send(Run)))
-            .expect("no panic");
+        system.run(|| (0..7).for_each(|n| parts[n].send(Run))).expect("no panic");
         assert_eq!(reduction.missing(), [7]);
     }
 }
@@ -91,8 +83,7 @@ impl Handle<Run> for Letter {
     fn handle(&mut self, _: Run, context: &mut Context<'_, Self>) {
         self.1 += 1;
         let letter = char::from(b'a' + context.index() as u8);
-        self.0
-            .contribute(context.index(), format!("{letter}{}", self.1));
+        self.0.contribute(context.index(), format!("{letter}{}", self.1));
     }
 }
 
@@ -105,19 +96,11 @@ fn reductions_keep_the_order_of_elements_and_rounds() {
     let reduction = system.reduction(5, |a: String, b: String| a + &b, add);
     let letters = system.array("letter", 5, |_, _| Letter(reduction.clone(), 0));
     system
-        .run(|| {
-            letters
-                .iter()
-                .for_each(|l| (0..50).for_each(|_| l.send(Run)))
-        })
+        .run(|| letters.iter().for_each(|l| (0..50).for_each(|_| l.send(Run))))
         .expect("no panic");
     let mut results = results.lock().expect("no panic").clone();
-    results.sort_by_key(|text| {
-        text[1..]
-            .split('b')
-            .next()
-            .map(|n| n.parse::<u32>().expect("digits"))
-    });
+    results
+        .sort_by_key(|text| text[1..].split('b').next().map(|n| n.parse::<u32>().expect("digits")));
     let expected: Vec<String> = (1..=50).map(|n| format!("a{n}b{n}c{n}d{n}e{n}")).collect();
     assert_eq!(results, expected);
 }
@@ -145,10 +128,7 @@ impl Handle<Value> for Joiner {
 impl Handle<Run> for Sender {
     fn handle(&mut self, _: Run, _: &mut Context<'_, Self>) {
         spend(self.1);
-        self.0
-            .as_ref()
-            .expect("set by the first message")
-            .send(Value);
+        self.0.as_ref().expect("set by the first message").send(Value);
     }
 }
 
@@ -164,9 +144,7 @@ fn merge_points_are_reset() {
     let system = builder(2).actor_order(false).build().expect("threads");
     let senders = system.array("sender", 2, |n, _| Sender(None, [3, 7][n]));
     let joiner = system.spawn(Joiner(MergePoint::default(), 0, senders.clone(), 5));
-    system
-        .run(|| senders.broadcast(joiner.clone()))
-        .expect("no panic");
+    system.run(|| senders.broadcast(joiner.clone())).expect("no panic");
     let path = system.critical_path();
     assert_eq!((path.report.work, path.report.span), (55, 40));
     let phase = path.phase(5).expect("five rounds");
@@ -203,15 +181,8 @@ fn a_path_is_there_on_demand() {
     let json: serde_json::Value = serde_json::from_str(&report.to_json()).expect("JSON");
     assert_eq!(json["schema"], "hpcprof-rs/critical-path/1");
     assert_eq!(json["segments"][0]["count"], 5);
-    assert_eq!(
-        json["procedures"][0]["name"],
-        "graphs::programs::Counter::handle(u32)"
-    );
-    assert!(
-        report
-            .to_string()
-            .contains("graphs::programs::Counter::handle(u32)")
-    );
+    assert_eq!(json["procedures"][0]["name"], "graphs::programs::Counter::handle(u32)");
+    assert!(report.to_string().contains("graphs::programs::Counter::handle(u32)"));
     assert_eq!(report.steps().len(), 5);
 }
 
@@ -270,8 +241,7 @@ fn who_waits_for_room_depends_on_the_receiver() {
     assert_eq!((path.report.work, path.report.span), (44, 36));
     let of = |name: &str| {
         let mut all = path.report.procedures.iter();
-        all.find(|p| p.name.to_string().contains(name))
-            .map(|p| p.zeroed_span)
+        all.find(|p| p.name.to_string().contains(name)).map(|p| p.zeroed_span)
     };
     assert_eq!((of("Producer"), of("Consumer")), (Some(20), Some(24)));
 }
@@ -302,12 +272,7 @@ fn the_tasks_of_a_slow_actor_are_steps() {
     system.run(|| computers.broadcast(Run)).expect("no panic");
     let path = system.critical_path();
     let steps = path.steps();
-    let of = |name: &str| {
-        steps
-            .iter()
-            .filter(|(_, entry)| entry.contains(name))
-            .count()
-    };
+    let of = |name: &str| steps.iter().filter(|(_, entry)| entry.contains(name)).count();
     assert_eq!((of("Computer"), of("Buffer")), (1, 8));
     assert_eq!(path.phase(6).map(|phase| phase.period), Some(1));
 }

@@ -39,10 +39,6 @@ fn a_short_table_keeps_the_length() {
     let segments = &report.report.segments;
     assert_eq!(segments[0].edge, critical_path::Edge::Folded);
     assert_eq!(segments.iter().map(|s| s.time).sum::<u64>(), 50_000);
-    assert!(
-        segments[0].time < 50_000 - 4000,
-        "some of the path is there: {:?}",
-        segments[0]
-    );
+    assert!(segments[0].time < 50_000 - 4000, "some of the path is there: {:?}", segments[0]);
     assert!(!report.report.quality.lost_edges.is_empty());
 }

@@ -160,18 +160,9 @@ impl Field for Site {
         Some(match r.u8()? {
             0 => Site::Unknown,
             1 => Site::Address(CodeAddress(r.u64()?)),
-            2 => Site::Source {
-                file: r.string()?,
-                line: r.u32()?,
-            },
-            3 => Site::Context {
-                profile: r.u32()?,
-                record: r.u32()?,
-            },
-            4 => Site::Remote {
-                rank: r.u32()?,
-                export: r.u32()?,
-            },
+            2 => Site::Source { file: r.string()?, line: r.u32()? },
+            3 => Site::Context { profile: r.u32()?, record: r.u32()? },
+            4 => Site::Remote { rank: r.u32()?, export: r.u32()? },
             _ => return None,
         })
     }
@@ -290,15 +281,9 @@ mod tests {
     use crate::sealed::tests::{check_reader, signed};
 
     fn sample() -> CriticalPath {
-        let source = |line| Site::Source {
-            file: "src/mäin.rs".to_owned(),
-            line,
-        };
+        let source = |line| Site::Source { file: "src/mäin.rs".to_owned(), line };
         let address = CodeAddress::new(ModuleId(3), 0x1234);
-        let context = Site::Context {
-            profile: 2,
-            record: 9,
-        };
+        let context = Site::Context { profile: 2, record: 9 };
         let segment = |begin, end, edge, thread, time| Segment {
             begin,
             end,
@@ -308,12 +293,8 @@ mod tests {
             time,
             count: 1 + time / 10,
         };
-        let procedure = |name, work, on_path, zeroed_span| Procedure {
-            name,
-            work,
-            on_path,
-            zeroed_span,
-        };
+        let procedure =
+            |name, work, on_path, zeroed_span| Procedure { name, work, on_path, zeroed_span };
         CriticalPath {
             pid: 7,
             image: 1 << 40,
@@ -323,16 +304,8 @@ mod tests {
             burdened_span: 71,
             span_at_least: 60,
             levels: vec![
-                Level {
-                    cores: 1,
-                    time: 35,
-                    work: 35,
-                },
-                Level {
-                    cores: 2,
-                    time: 30,
-                    work: 60,
-                },
+                Level { cores: 1, time: 35, work: 35 },
+                Level { cores: 2, time: 30, work: 60 },
             ],
             wall: 80,
             spawn_cost: 4,
@@ -361,11 +334,7 @@ mod tests {
                 time: 20,
                 beside: 15,
             }],
-            on_path: vec![OnPath {
-                profile: 1,
-                record: 17,
-                time: 5_000_000,
-            }],
+            on_path: vec![OnPath { profile: 1, record: 17, time: 5_000_000 }],
             threads: vec![(0, 1), (1, 4)],
             quality: Quality {
                 resyncs: 1,
@@ -392,19 +361,9 @@ mod tests {
                             10,
                         ),
                     ),
-                    (
-                        Some(0),
-                        segment(source(3), source(5), Edge::Message, Some(1), 5),
-                    ),
+                    (Some(0), segment(source(3), source(5), Edge::Message, Some(1), 5)),
                 ],
-                contexts: vec![(
-                    None,
-                    vec![OnPath {
-                        profile: 1,
-                        record: 2,
-                        time: 3,
-                    }],
-                )],
+                contexts: vec![(None, vec![OnPath { profile: 1, record: 2, time: 3 }])],
                 exports: vec![Export {
                     length: 15,
                     last: segment(source(5), source(3), Edge::Message, Some(1), 0),

@@ -108,9 +108,8 @@ impl<P, N> CriticalPath<P, N> {
             ])
         });
         let lost = self.quality.lost_edges.iter();
-        let lost: Vec<(&str, &dyn Display)> = lost
-            .map(|(cause, n)| (cause.as_str(), n as &dyn Display))
-            .collect();
+        let lost: Vec<(&str, &dyn Display)> =
+            lost.map(|(cause, n)| (cause.as_str(), n as &dyn Display)).collect();
         let quality = object(&[
             ("resyncs", &self.quality.resyncs),
             ("lost_edges", &object(&lost)),
@@ -118,11 +117,8 @@ impl<P, N> CriticalPath<P, N> {
             ("woken_edges", &self.quality.woken_edges),
             ("grains", &self.quality.grains),
         ]);
-        let (schema, unit, clock) = (
-            Text("hpcprof-rs/critical-path/1"),
-            Text("seconds"),
-            Text("cpu"),
-        );
+        let (schema, unit, clock) =
+            (Text("hpcprof-rs/critical-path/1"), Text("seconds"), Text("cpu"));
         let head = members(&[("schema", &schema), ("unit", &unit), ("clock", &clock)]);
         let totals = members(&[
             ("complete", &self.complete),

@@ -96,11 +96,7 @@ impl Metric {
         let mut entry = [0; METRIC_SIZE];
         let mut lengths = (0..=METRIC_NAME_SIZE).rev();
         let length = lengths.find(|n| self.name.is_char_boundary(*n));
-        for (to, byte) in entry
-            .iter_mut()
-            .zip(self.name.bytes())
-            .take(length.unwrap_or(0))
-        {
+        for (to, byte) in entry.iter_mut().zip(self.name.bytes()).take(length.unwrap_or(0)) {
             *to = byte;
         }
         entry[KINDS] = self.unit as u8;
@@ -214,20 +210,12 @@ mod tests {
         let mut data = vec![0; HEADER_SIZE + RECORD_SIZE * (1 + words.len())];
         put(&mut data, header::MAGIC, &MAGIC);
         put(&mut data, header::VERSION_MAJOR, &[VERSION_MAJOR as u8]);
-        put(
-            &mut data,
-            header::HEADER_SIZE,
-            &(HEADER_SIZE as u32).to_le_bytes(),
-        );
+        put(&mut data, header::HEADER_SIZE, &(HEADER_SIZE as u32).to_le_bytes());
         put(&mut data, header::PERIOD_NS, &[9]);
         put(&mut data, header::RECORDS, &[1 + words.len() as u8]);
         put(&mut data, header::METRIC_COUNT, &[metrics.len() as u8]);
         for (i, metric) in metrics.iter().enumerate() {
-            put(
-                &mut data,
-                header::METRICS + i * METRIC_SIZE,
-                &metric.encode(),
-            );
+            put(&mut data, header::METRICS + i * METRIC_SIZE, &metric.encode());
         }
         put(&mut data, HEADER_SIZE, &[RecordKind::Root as u8]);
         for (group, words) in words.iter().enumerate() {
@@ -254,13 +242,7 @@ mod tests {
             metric("a", Seconds, Sum, Integer, 4.0),
             metric("b", Count, Max, Float, 0.5),
             metric("c", Bytes, None, Integer, 1.0),
-            metric(
-                "stalled-cycles-frontend/a-name-of-48-bytes/anyä",
-                Ratio,
-                None,
-                Float,
-                1e-3,
-            ),
+            metric("stalled-cycles-frontend/a-name-of-48-bytes/anyä", Ratio, None, Float, 1e-3),
         ]
     }
 
@@ -276,11 +258,7 @@ mod tests {
         let amounts: Vec<f64> = amounts.map(|(m, word)| m.amount(*word)).collect();
         assert_eq!(amounts, [12.0, 1.5, u64::MAX as f64, 1e-3]);
         for (group, values) in written.into_iter().enumerate() {
-            let record = Record::Metric {
-                owner: 0,
-                group: group as u32,
-                values,
-            };
+            let record = Record::Metric { owner: 0, group: group as u32, values };
             assert_eq!(read.record(1 + group), Some(record));
         }
     }
@@ -320,31 +298,11 @@ mod tests {
             (second, &[0xff], "a metric's name is not UTF-8"),
             (second + KINDS, &[0], "a metric's unit is unknown"),
             (second + KINDS, &[5], "a metric's unit is unknown"),
-            (
-                second + KINDS + 1,
-                &[4],
-                "a metric's aggregation is unknown",
-            ),
-            (
-                second + KINDS + 2,
-                &[3],
-                "a metric's representation is unknown",
-            ),
-            (
-                second + SCALE,
-                &scale(0.0),
-                "a metric's scale is not a positive number",
-            ),
-            (
-                second + SCALE,
-                &scale(-1.0),
-                "a metric's scale is not a positive number",
-            ),
-            (
-                second + SCALE,
-                &scale(f64::NAN),
-                "a metric's scale is not a positive number",
-            ),
+            (second + KINDS + 1, &[4], "a metric's aggregation is unknown"),
+            (second + KINDS + 2, &[3], "a metric's representation is unknown"),
+            (second + SCALE, &scale(0.0), "a metric's scale is not a positive number"),
+            (second + SCALE, &scale(-1.0), "a metric's scale is not a positive number"),
+            (second + SCALE, &scale(f64::NAN), "a metric's scale is not a positive number"),
         ];
         for (at, bytes, what) in cases {
             let mut data = sound.clone();

@@ -68,10 +68,7 @@ impl<'a> Decoder<'a> {
             return Some(None);
         };
         let line = u32::try_from(self.number()?).ok()?;
-        Some(Some(SourceLine {
-            file: StringId(file),
-            line,
-        }))
+        Some(Some(SourceLine { file: StringId(file), line }))
     }
 
     fn procedure(&mut self, strings: usize) -> Option<Procedure> {
@@ -169,10 +166,8 @@ impl Structure {
     /// sorted and do not overlap, a scope's parent comes before it.
     pub fn decode(data: &[u8]) -> Result<Structure, FileError> {
         let (minor, flags, payload) = KIND.open(data)?;
-        let mut structure = Structure {
-            complete: flags & FLAG_COMPLETE != 0,
-            ..Structure::default()
-        };
+        let mut structure =
+            Structure { complete: flags & FLAG_COMPLETE != 0, ..Structure::default() };
         let mut decoder = Decoder { data: payload };
         structure.decode_payload(&mut decoder)?;
         if minor >= 1 {
@@ -217,10 +212,7 @@ impl Structure {
         let (scopes, calls) = calls.ok_or(KIND.corrupt("columns"))?;
         // Every key is below the number of scopes, so it fits.
         let scope = |(key, column)| (ScopeId(key as u32), column);
-        self.columns = Columns {
-            scopes: scopes.into_iter().map(scope).collect(),
-            calls,
-        };
+        self.columns = Columns { scopes: scopes.into_iter().map(scope).collect(), calls };
         Ok(())
     }
 }

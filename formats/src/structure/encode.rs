@@ -31,10 +31,7 @@ struct Element {
 
 impl Element {
     fn new() -> Element {
-        Element {
-            bytes: [0; MOST],
-            length: 0,
-        }
+        Element { bytes: [0; MOST], length: 0 }
     }
 
     fn number(&mut self, mut v: u64) {
@@ -87,9 +84,7 @@ impl Element {
     fn scope(&mut self, own: usize, s: &Scope, before: u32) {
         self.number(s.kind as u64 + 4 * s.origin as u64);
         self.number(difference(s.procedure.0, before));
-        let parent = s
-            .parent
-            .map_or(0, |p| (own as u64).wrapping_sub(u64::from(p.0)));
+        let parent = s.parent.map_or(0, |p| (own as u64).wrapping_sub(u64::from(p.0)));
         self.number(parent);
         self.id(s.name.0);
         self.line(s.declared);

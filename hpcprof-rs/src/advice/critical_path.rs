@@ -53,9 +53,7 @@ fn doubts(path: &CriticalPath) -> Vec<String> {
     let procedures = path.procedures.iter().map(|p| &p.name.place);
     let places = path.places().chain(procedures);
     let stripped = places.filter_map(|p| Some(without_symbol(p)?.0));
-    let stripped: BTreeSet<&str> = stripped
-        .filter(|module| !is_system_module(module))
-        .collect();
+    let stripped: BTreeSet<&str> = stripped.filter(|module| !is_system_module(module)).collect();
     if !stripped.is_empty() {
         lines.push(format!(
             "no symbols: {}; places there are offsets. Build without stripping, or install debug packages",
@@ -96,10 +94,7 @@ fn basis(path: &CriticalPath) -> String {
             "; {n} forks were too short to follow those inside of them: their tasks count as serial"
         ),
     };
-    format!(
-        "rests on {} exact edges, {woken}, {lost}{grains}",
-        quality.exact_edges
-    )
+    format!("rests on {} exact edges, {woken}, {lost}{grains}", quality.exact_edges)
 }
 
 fn causes(path: &CriticalPath) -> String {
@@ -144,10 +139,7 @@ fn advice(path: &CriticalPath, workers: u32, time: impl Fn(f64) -> String) -> Ve
             time(now),
         )
     });
-    let hidden = parts
-        .iter()
-        .filter(|p| is_hidden(p))
-        .max_by_key(|p| p.on_path);
+    let hidden = parts.iter().filter(|p| is_hidden(p)).max_by_key(|p| p.on_path);
     let hidden = hidden.map(|p| {
         format!(
             "{}; without it the span would be only {} shorter: another path would be the longest",
@@ -156,19 +148,17 @@ fn advice(path: &CriticalPath, workers: u32, time: impl Fn(f64) -> String) -> Ve
         )
     });
     let late = path.exposing().next();
-    let late = late
-        .filter(|start| path.share(start.first) >= LATE)
-        .map(|start| {
-            let place = &start.place;
-            format!(
-                "little runs beside the first {} of the path, until {}",
-                time(start.first as f64),
-                match name_in(place) {
-                    name if name.is_empty() => "something not known begins it".to_owned(),
-                    name => format!("{name} begins it"),
-                }
-            )
-        });
+    let late = late.filter(|start| path.share(start.first) >= LATE).map(|start| {
+        let place = &start.place;
+        format!(
+            "little runs beside the first {} of the path, until {}",
+            time(start.first as f64),
+            match name_in(place) {
+                name if name.is_empty() => "something not known begins it".to_owned(),
+                name => format!("{name} begins it"),
+            }
+        )
+    });
     let lines = [limit].into_iter().chain(gaining.take(NAMED));
     let lines = lines.chain(hidden).chain(late);
     lines.collect()

@@ -13,10 +13,7 @@ pub struct Thresholds {
 
 impl Default for Thresholds {
     fn default() -> Self {
-        Thresholds {
-            idleness: 20.0,
-            overhead: 10.0,
-        }
+        Thresholds { idleness: 20.0, overhead: 10.0 }
     }
 }
 
@@ -40,10 +37,7 @@ impl Verdict {
     pub fn of(values: &[i64], thresholds: Thresholds) -> Verdict {
         let total = effort(values).max(1) as f64;
         let share = |metric: usize| values[metric] as f64 * 100.0 / total;
-        match (
-            share(IDLENESS) >= thresholds.idleness,
-            share(OVERHEAD) >= thresholds.overhead,
-        ) {
+        match (share(IDLENESS) >= thresholds.idleness, share(OVERHEAD) >= thresholds.overhead) {
             (false, false) => Verdict::Effective,
             (false, true) => Verdict::Coarsen,
             (true, false) => Verdict::Refine,

@@ -37,10 +37,7 @@ pub fn print(
     style: Style,
     out: &mut impl Write,
 ) -> Result<()> {
-    let limits = Limits {
-        depth: None,
-        threshold: Some(LEAST_READ),
-    };
+    let limits = Limits { depth: None, threshold: Some(LEAST_READ) };
     let view = top_down::stored(catalogue, limits, MetricSelector::Effort, false)?;
     let run = &catalogue.statistics;
     let serial = quality::serial(run, busy(&view.totals), view.totals[IDLENESS]);
@@ -54,9 +51,7 @@ pub fn print(
     let width = style.width.max(60);
     let screen = Screen {
         catalogue,
-        notes: notes
-            .flat_map(|n| names::wrap(&one_line(&n), width))
-            .collect(),
+        notes: notes.flat_map(|n| names::wrap(&one_line(&n), width)).collect(),
         run,
         view: &view,
         judged,
@@ -334,11 +329,7 @@ impl Screen<'_> {
         } else {
             ""
         };
-        writeln!(
-            out,
-            "next: hpcprof-rs {view} {}{metric}",
-            shell_word(&self.catalogue.path)
-        )
+        writeln!(out, "next: hpcprof-rs {view} {}{metric}", shell_word(&self.catalogue.path))
     }
 }
 

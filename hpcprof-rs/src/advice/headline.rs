@@ -33,9 +33,7 @@ pub fn headline(
     let total = metric.of(totals);
     let percent = |sum: i64| sum as f64 * 100.0 / total as f64;
     let pairs = (0..).zip(&user_code.nodes).map(|(id, node)| {
-        let called = node
-            .parent
-            .map(|root| user_code.nodes[root as usize].procedure);
+        let called = node.parent.map(|root| user_code.nodes[root as usize].procedure);
         let pair = match called {
             Some(procedure) => (procedure, Some(node.procedure)),
             None => (node.procedure, None),
@@ -55,14 +53,9 @@ pub fn headline(
             |p| names::middle(&names::shown(&catalogue.code, Label::Procedure(p)), most);
         let parts = sorted[..sorted.len().min(procedures)].iter();
         let parts = parts.map(|((procedure, caller), sum)| {
-            let from = caller.map_or(String::new(), |c| {
-                format!(" called from {}", procedure_name(c))
-            });
-            format!(
-                "{}{from} {:.1} %",
-                procedure_name(*procedure),
-                percent(*sum)
-            )
+            let from =
+                caller.map_or(String::new(), |c| format!(" called from {}", procedure_name(c)));
+            format!("{}{from} {:.1} %", procedure_name(*procedure), percent(*sum))
         });
         let parts: Vec<String> = parts.collect();
         format!("{} is in {}", one_line(name), parts.join("; "))
@@ -71,8 +64,5 @@ pub fn headline(
     let procedures = (2..=PROCEDURES).rev().find(|n| fits(*n, width));
     let procedures = procedures.unwrap_or(1);
     let most = (LEAST_NAME..=width).rev().find(|n| fits(procedures, *n));
-    Some(names::middle(
-        &line(procedures, most.unwrap_or(LEAST_NAME)),
-        width,
-    ))
+    Some(names::middle(&line(procedures, most.unwrap_or(LEAST_NAME)), width))
 }

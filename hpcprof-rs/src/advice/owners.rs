@@ -130,11 +130,7 @@ pub fn enclosing(name: &str) -> &str {
             return name[..at].trim_end_matches("::");
         }
     }
-    if name.starts_with("<lambda") {
-        ""
-    } else {
-        name
-    }
+    if name.starts_with("<lambda") { "" } else { name }
 }
 
 #[cfg(test)]
@@ -145,16 +141,10 @@ mod tests {
     fn a_closure_is_named_by_its_procedure() {
         for (name, procedure) in [
             ("app::par::{closure#0}", "app::par"),
-            (
-                "<app::T as app::Run>::run::{closure#1}::{closure#0}",
-                "<app::T as app::Run>::run",
-            ),
+            ("<app::T as app::Run>::run::{closure#1}::{closure#0}", "<app::T as app::Run>::run"),
             ("main::{lambda(int)#1}::operator()(int) const", "main"),
             ("main::$_0::operator()() const", "main"),
-            (
-                "run<main::{lambda()#1}>(int)",
-                "run<main::{lambda()#1}>(int)",
-            ),
+            ("run<main::{lambda()#1}>(int)", "run<main::{lambda()#1}>(int)"),
             ("{lambda()#1}::operator()() const", ""),
             ("app::par", "app::par"),
         ] {

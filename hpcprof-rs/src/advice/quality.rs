@@ -49,10 +49,7 @@ pub fn serial(run: &Statistics, working: i64, idleness: i64) -> Option<String> {
     }
     let most = working.saturating_mul(others.max(0));
     (most > 0 && is_share(idleness, SERIAL_PERCENT, most)).then(|| {
-        format!(
-            "serial: of {} threads never more than one works at a time{idles}",
-            run.threads
-        )
+        format!("serial: of {} threads never more than one works at a time{idles}", run.threads)
     })
 }
 
@@ -113,11 +110,7 @@ fn missing(run: &Statistics) -> Vec<String> {
         ));
     }
     let (listed, more) = run.missing.split_at(run.missing.len().min(LISTED));
-    lines.extend(
-        listed
-            .iter()
-            .map(|(what, ns)| format!("  {} s: {what}", seconds(*ns))),
-    );
+    lines.extend(listed.iter().map(|(what, ns)| format!("  {} s: {what}", seconds(*ns))));
     if !more.is_empty() {
         lines.push(format!(
             "  {} s: {} more (--format json has them all)",

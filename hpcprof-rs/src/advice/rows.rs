@@ -109,10 +109,7 @@ fn time_in(view: &View, catalogue: &Catalogue, names: &[&'static str]) -> Vec<Ti
         let plain = row.name.split('@').next().unwrap_or(&row.name);
         let plain = plain.trim_start_matches('_');
         let is_system = row.origin == Origin::System;
-        names
-            .iter()
-            .copied()
-            .find(|name| is_system && *name == plain)
+        names.iter().copied().find(|name| is_system && *name == plain)
     };
     let mut found: Vec<TimeIn> = vec![(0, ""); view.nodes.len()];
     for (id, node) in view.nodes.iter().enumerate().rev() {

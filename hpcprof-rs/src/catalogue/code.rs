@@ -13,11 +13,7 @@ pub(super) fn read(connection: &Connection) -> Result<Code> {
     let files: Vec<String> = rows(connection, sql, 1, |row| row.get(1))?;
     let sql = "SELECT id, path, build_id, analysed FROM module ORDER BY id";
     let modules = rows(connection, sql, 1, |row| {
-        Ok(Module {
-            path: row.get(1)?,
-            build_id: row.get(2)?,
-            analysed: row.get(3)?,
-        })
+        Ok(Module { path: row.get(1)?, build_id: row.get(2)?, analysed: row.get(3)? })
     })?;
     let (file, module) = (References::to(&files), References::to(&modules));
     let read = |table: &str| {
@@ -36,13 +32,7 @@ pub(super) fn read(connection: &Connection) -> Result<Code> {
     let procedure_count = procedures.len();
     let loops = read_loops(connection, References::to(&procedures), file)?;
     procedures.extend(read("region")?);
-    Ok(Code {
-        files,
-        modules,
-        procedures,
-        procedure_count,
-        loops,
-    })
+    Ok(Code { files, modules, procedures, procedure_count, loops })
 }
 
 fn read_loops(

@@ -46,11 +46,7 @@ impl<T: DataType> Column<T> {
 
     /// Reads the next rows.
     pub(super) fn read(&mut self, rows: usize) -> Result<()> {
-        let Column {
-            reader,
-            values,
-            levels,
-        } = self;
+        let Column { reader, values, levels } = self;
         values.clear();
         levels.clear();
         let mut records = 0;

@@ -20,9 +20,7 @@ pub(super) struct Names<'a> {
 pub(super) fn read(files: &[DataFile], contexts: usize, names: &Names<'_>) -> Result<Tree> {
     let missing = || ParquetError::General("contexts are missing".to_owned());
     let readers: Vec<_> = files.iter().map(DataFile::open).collect::<Result<_>>()?;
-    let rows = readers
-        .iter()
-        .map(|r| r.metadata().file_metadata().num_rows());
+    let rows = readers.iter().map(|r| r.metadata().file_metadata().num_rows());
     let rows = rows.fold(0, i64::saturating_add);
     // Memory is for contexts that are there.
     if i64::try_from(contexts).is_ok_and(|contexts| contexts > rows) {
@@ -49,10 +47,8 @@ pub(super) fn read(files: &[DataFile], contexts: usize, names: &Names<'_>) -> Re
                 let parent = parent.map(|p| index(p, id as usize)).transpose()?;
                 let scope = &names.scopes[index(scope, names.scopes.len())? as usize];
                 let known = known.map(|l| index(l, names.loops)).transpose()?;
-                nodes[id as usize] = Some(TreeNode {
-                    parallel_loop: known,
-                    ..scope.node(parent, 1)
-                });
+                nodes[id as usize] =
+                    Some(TreeNode { parallel_loop: known, ..scope.node(parent, 1) });
             }
             for (position, metric) in names.metrics.iter().enumerate() {
                 let mut amounts = Column::<Int64Type>::required(group, &metric.name)?;
@@ -63,10 +59,7 @@ pub(super) fn read(files: &[DataFile], contexts: usize, names: &Names<'_>) -> Re
             }
         }
     }
-    let nodes = nodes
-        .into_iter()
-        .collect::<Option<_>>()
-        .ok_or_else(missing)?;
+    let nodes = nodes.into_iter().collect::<Option<_>>().ok_or_else(missing)?;
     Ok(Tree { nodes, exclusive })
 }
 

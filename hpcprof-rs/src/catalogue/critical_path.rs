@@ -89,11 +89,7 @@ fn read(connection: &Connection, code: &Code, process: i64) -> SqlResult<Critica
     let sql = "SELECT cores, time_ns, work_ns FROM path_level WHERE process = ? ORDER BY cores";
     let mut query = connection.prepare(sql)?;
     let levels = query.query_map([process], |row| {
-        Ok(Level {
-            cores: row.get(0)?,
-            time: row.get(1)?,
-            work: row.get(2)?,
-        })
+        Ok(Level { cores: row.get(0)?, time: row.get(1)?, work: row.get(2)? })
     })?;
     path.levels = levels.collect::<SqlResult<_>>()?;
     let sql = "SELECT id, name, module, file, line FROM path_place ORDER BY id";
@@ -118,10 +114,7 @@ fn read(connection: &Connection, code: &Code, process: i64) -> SqlResult<Critica
     let sql = "SELECT place, work_ns, on_path_ns, zeroed_span_ns FROM path_procedure";
     path.procedures = of(connection, sql, process, |row| {
         Ok(Procedure {
-            name: Known {
-                place: at(row, 0)?,
-                is_user: true,
-            },
+            name: Known { place: at(row, 0)?, is_user: true },
             work: row.get(1)?,
             on_path: row.get(2)?,
             zeroed_span: row.get(3)?,
@@ -159,11 +152,7 @@ fn read(connection: &Connection, code: &Code, process: i64) -> SqlResult<Critica
     })?;
     let sql = "SELECT rank, work_ns, on_path_ns FROM path_rank";
     path.ranks = of(connection, sql, process, |row| {
-        Ok(RankShare {
-            rank: row.get(0)?,
-            work: row.get(1)?,
-            on_path: row.get(2)?,
-        })
+        Ok(RankShare { rank: row.get(0)?, work: row.get(1)?, on_path: row.get(2)? })
     })?;
     let sql = "SELECT cause, edges FROM lost_edge WHERE process = ? ORDER BY edges DESC, cause";
     let mut query = connection.prepare(sql)?;

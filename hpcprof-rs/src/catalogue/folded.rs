@@ -97,11 +97,6 @@ impl Catalogue {
             inclusive[metric] = found.get(1)?;
             exclusive[metric] = found.get(2)?;
         }
-        Ok(FoldedContext {
-            node,
-            inclusive,
-            exclusive,
-            rows: (row, own_last),
-        })
+        Ok(FoldedContext { node, inclusive, exclusive, rows: (row, own_last) })
     }
 }

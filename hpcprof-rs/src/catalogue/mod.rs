@@ -110,12 +110,7 @@ impl Catalogue {
 
     fn read(path: &Path, connection: Connection) -> rusqlite::Result<Catalogue> {
         let metrics = metrics::read(&connection)?;
-        if !metrics
-            .iter()
-            .take(FIXED.len())
-            .map(|m| m.name.as_str())
-            .eq(FIXED)
-        {
+        if !metrics.iter().take(FIXED.len()).map(|m| m.name.as_str()).eq(FIXED) {
             return Err(sql::inconsistent("metric"));
         }
         let code = code::read(&connection)?;
@@ -157,10 +152,7 @@ impl Catalogue {
             metrics: &self.metrics,
         };
         // A damaged count must not make the reader allocate what is not there.
-        let contexts = u32::try_from(contexts)
-            .ok()
-            .filter(|n| *n < MAX_CONTEXTS)
-            .unwrap_or(0);
+        let contexts = u32::try_from(contexts).ok().filter(|n| *n < MAX_CONTEXTS).unwrap_or(0);
         let problem = match contexts::read(&files, contexts as usize, &names) {
             Ok(tree) if tree.exclusive.totals() == totals => return Ok(tree),
             Ok(_) => "the values do not add up to the totals".to_owned(),
@@ -182,20 +174,13 @@ impl Catalogue {
 
     /// The metrics that JSON and CSV have unasked, by position.
     pub fn shown_metrics(&self) -> impl Iterator<Item = (usize, &Metric)> {
-        self.metrics
-            .iter()
-            .enumerate()
-            .filter(|(_, m)| m.is_shown())
+        self.metrics.iter().enumerate().filter(|(_, m)| m.is_shown())
     }
 
     /// The metric with a name, `effort`, or an expression of them, whose variables are effort and then all
     /// metrics.
     pub fn metric(&self, text: &str) -> Result<Expression> {
-        let effort = Variable {
-            name: EFFORT,
-            unit: Unit::SECONDS,
-            adds_up: true,
-        };
+        let effort = Variable { name: EFFORT, unit: Unit::SECONDS, adds_up: true };
         let metrics = self.metrics.iter().map(|metric| Variable {
             name: &metric.name,
             unit: metric.unit.into(),

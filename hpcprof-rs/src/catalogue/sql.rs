@@ -36,10 +36,7 @@ pub(super) struct References {
 impl References {
     /// To a table whose ids count from 1.
     pub(super) fn to<T>(table: &[T]) -> References {
-        References {
-            first: 1,
-            count: table.len(),
-        }
+        References { first: 1, count: table.len() }
     }
 
     /// The index of the row with an id.
@@ -58,9 +55,8 @@ impl References {
     /// A location: columns `file`, which is such a reference, and `file + 1`, the line.
     pub(super) fn location(self, row: &Row<'_>, file: usize) -> Result<Option<SourceLocation>> {
         let line: Option<u32> = row.get(file + 1)?;
-        Ok(self.optional(row.get(file)?)?.map(|file| SourceLocation {
-            file,
-            line: line.unwrap_or(0),
-        }))
+        Ok(self
+            .optional(row.get(file)?)?
+            .map(|file| SourceLocation { file, line: line.unwrap_or(0) }))
     }
 }

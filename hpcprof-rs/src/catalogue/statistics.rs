@@ -98,9 +98,7 @@ impl Statistics {
         let parts = read_parts(connection, References::to(&hosts))?;
         let processes = read_processes(connection, References::to(&parts))?;
         let lost = counts(connection, "loss", "cause")?;
-        let partial = lost
-            .iter()
-            .filter(|(cause, _)| cause.starts_with("partial:"));
+        let partial = lost.iter().filter(|(cause, _)| cause.starts_with("partial:"));
         let all = |value: fn(&Process) -> i64| sum(processes.iter().map(value));
         let (samples, spinning_ns) = (all(|p| p.samples), all(|p| p.idle_ns));
         let sampled_ns = all(|p| p.working_ns).saturating_add(spinning_ns);
@@ -222,21 +220,13 @@ fn read_hosts(connection: &Connection) -> Result<Vec<Host>> {
     let sql = "SELECT id, name, boot FROM host ORDER BY id";
     rows(connection, sql, 1, |row| {
         let boot: String = row.get(2)?;
-        Ok(Host {
-            name: row.get(1)?,
-            has_clock: !boot.is_empty(),
-        })
+        Ok(Host { name: row.get(1)?, has_clock: !boot.is_empty() })
     })
 }
 
 fn read_parts(connection: &Connection, hosts: References) -> Result<Vec<Part>> {
     let sql = "SELECT id, run_set, host FROM run ORDER BY id";
-    rows(connection, sql, 1, |row| {
-        Ok(Part {
-            set: row.get(1)?,
-            host: hosts.index(row.get(2)?)?,
-        })
-    })
+    rows(connection, sql, 1, |row| Ok(Part { set: row.get(1)?, host: hosts.index(row.get(2)?)? }))
 }
 
 fn read_processes(connection: &Connection, parts: References) -> Result<Vec<Process>> {
@@ -283,11 +273,7 @@ fn read_missing(connection: &Connection) -> Result<Vec<(String, i64)>> {
 fn read_unprofiled(connection: &Connection) -> Result<Vec<UnprofiledProgram>> {
     let sql = "SELECT id, program, reason, times FROM unprofiled ORDER BY id";
     rows(connection, sql, 1, |row| {
-        Ok(UnprofiledProgram {
-            program: row.get(1)?,
-            reason: row.get(2)?,
-            times: row.get(3)?,
-        })
+        Ok(UnprofiledProgram { program: row.get(1)?, reason: row.get(2)?, times: row.get(3)? })
     })
 }
 

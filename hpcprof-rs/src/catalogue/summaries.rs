@@ -24,10 +24,8 @@ impl Catalogue {
         let mut ids: Vec<i64> = Vec::new();
         while let Some(row) = rows.next()? {
             let parent: Option<i64> = row.get(1)?;
-            let known = |id: i64| {
-                ids.binary_search(&id)
-                    .map_err(|_| inconsistent("summary.parent"))
-            };
+            let known =
+                |id: i64| ids.binary_search(&id).map_err(|_| inconsistent("summary.parent"));
             let parent = parent.map(known).transpose()?.map(|p| p as u32);
             let scope: Option<i64> = row.get(4)?;
             let scope = scope.map(|_| Scope::read(row, 5, &self.code)).transpose()?;

@@ -165,7 +165,5 @@ fn read_values(
 /// The numbers of rows of the batches of a row group.
 fn batches(group: &dyn RowGroupReader) -> impl Iterator<Item = usize> + use<> {
     let rows = row_count(group);
-    (0..rows)
-        .step_by(BATCH)
-        .map(move |begin| BATCH.min(rows - begin))
+    (0..rows).step_by(BATCH).map(move |begin| BATCH.min(rows - begin))
 }

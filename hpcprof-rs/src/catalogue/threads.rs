@@ -85,8 +85,7 @@ impl Catalogue {
 
     /// The contexts of a key (16 hexadecimal digits), or of a procedure whose name is `text` or ends with it.
     pub fn find_contexts(&self, text: &str) -> Result<Contexts> {
-        self.query(|connection| find(connection, text))?
-            .map_err(Error::Usage)
+        self.query(|connection| find(connection, text))?.map_err(Error::Usage)
     }
 
     /// The threads that have values in these contexts, with these values. Their CPU times are those of all
@@ -97,11 +96,7 @@ impl Catalogue {
         let rows = threads.into_iter().zip(values);
         let rows = rows.filter_map(|(thread, values)| {
             let values = values.filter(|v| v.iter().any(|value| *value != 0))?;
-            Some(Thread {
-                samples: self.samples(&values),
-                values,
-                ..thread
-            })
+            Some(Thread { samples: self.samples(&values), values, ..thread })
         });
         Ok(rows.collect())
     }
@@ -120,9 +115,7 @@ fn find(
         if let Some((first, _)) = ranges.first() {
             let sql =
                 "SELECT n.name FROM context c JOIN named_scope n ON n.id = c.scope WHERE c.id = ?";
-            let name = connection
-                .query_row(sql, [first], |row| row.get(0))
-                .optional()?;
+            let name = connection.query_row(sql, [first], |row| row.get(0)).optional()?;
             let name = name.unwrap_or_else(|| text.to_owned());
             return Ok(Ok(Contexts { name, ranges }));
         }

@@ -16,11 +16,8 @@ use std::fmt::Display;
 use std::io::{self, Write};
 
 /// Name and colour of each category.
-const CATEGORIES: [(&str, &str); 3] = [
-    ("User", "yellow"),
-    ("Task runtime", "purple"),
-    ("System", "orange"),
-];
+const CATEGORIES: [(&str, &str); 3] =
+    [("User", "yellow"), ("Task runtime", "purple"), ("System", "orange")];
 
 /// The stacks of contexts, by context.
 struct Table {
@@ -36,11 +33,8 @@ type Row = (Option<u32>, usize);
 
 impl Table {
     fn new(stacks: &Stacks<'_>) -> Table {
-        let mut table = Table {
-            caller: Vec::new(),
-            own: Vec::new(),
-            frames: NumberedSet::default(),
-        };
+        let mut table =
+            Table { caller: Vec::new(), own: Vec::new(), frames: NumberedSet::default() };
         let mut rows = 0..;
         for context in stacks.contexts() {
             let caller = stacks.caller_frame(context).and_then(|frame| {
@@ -97,11 +91,7 @@ pub(super) fn write(stacks: &Stacks<'_>, out: &mut dyn Write) -> io::Result<()> 
         write_thread(stacks, &table, metric, out)?;
     }
     write!(out, "],\n\"shared\":{{\"stackTable\":{{")?;
-    column(
-        "prefix",
-        table.rows(stacks).map(|(below, _)| OrNull(below)),
-        out,
-    )?;
+    column("prefix", table.rows(stacks).map(|(below, _)| OrNull(below)), out)?;
     column("frame", table.rows(stacks).map(|(_, frame)| frame), out)?;
     let length = table.rows(stacks).count();
     writeln!(out, "\"length\":{length}}},")?;
@@ -153,11 +143,7 @@ fn write_thread(
         json(&stacks.metrics[metric].name),
         json(&stacks.metrics[metric].name),
     )?;
-    column(
-        "stack",
-        samples().map(|c| OrNull(table.own[c as usize])),
-        out,
-    )?;
+    column("stack", samples().map(|c| OrNull(table.own[c as usize])), out)?;
     column("time", begins, out)?;
     column("weight", samples().map(|c| amount(c) as f64 / scale), out)?;
     write!(out, "\"length\":{}}}}}", samples().count())
@@ -200,9 +186,7 @@ fn write_code(
 
     let resource = |f: &Function| {
         let module = stacks.module(f.label);
-        module.map_or(-1, |m| {
-            modules.get_index_of(&m).map_or(-1, |index| index as i64)
-        })
+        module.map_or(-1, |m| modules.get_index_of(&m).map_or(-1, |index| index as i64))
     };
     let source = |f: &Function| OrNull(f.file.and_then(|file| files.get_index_of(&file)));
     let names = functions.iter().map(|f| text(stacks.name(f.label)));
@@ -211,11 +195,7 @@ fn write_code(
     column("source", functions.iter().map(source), out)?;
     let declared = functions.iter().map(|f| line(stacks.declared_line(*f)));
     column("lineNumber", declared, out)?;
-    for (name, value) in [
-        ("isJS", "false"),
-        ("relevantForJS", "false"),
-        ("columnNumber", "null"),
-    ] {
+    for (name, value) in [("isJS", "false"), ("relevantForJS", "false"), ("columnNumber", "null")] {
         column(name, functions.iter().map(|_| value), out)?;
     }
     write!(out, "\"length\":{}}},\n\"sources\":{{", functions.len())?;

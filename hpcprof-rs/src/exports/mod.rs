@@ -102,10 +102,8 @@ pub fn export(catalogue: &Catalogue, request: &Request, out: &mut dyn Write) -> 
     let asked = asked.map(|text| catalogue.metric(text)).transpose()?;
     let work = MetricSelector::Metric(WORK);
     let metric = asked.as_ref().map_or(work, MetricSelector::from);
-    let given = [
-        ("--metric", request.metric.is_some()),
-        ("--threshold", request.threshold.is_some()),
-    ];
+    let given =
+        [("--metric", request.metric.is_some()), ("--threshold", request.threshold.is_some())];
     for (option, is_given) in given {
         if is_given && !format.holds_one_metric() {
             return Err(Error::Usage(format!(
@@ -138,10 +136,7 @@ pub fn export(catalogue: &Catalogue, request: &Request, out: &mut dyn Write) -> 
         Format::Flamegraph => flamegraph::NARROWEST_PERCENT,
         _ => 0.0,
     });
-    let selection = Selection {
-        metric,
-        least: (total as f64 * threshold / 100.0).ceil() as i64,
-    };
+    let selection = Selection { metric, least: (total as f64 * threshold / 100.0).ceil() as i64 };
     target::write(&request.output, out, |out| match format {
         Format::Folded => folded::write(&stacks, selection, out),
         Format::Flamegraph => flamegraph::write(&stacks, selection, out),

@@ -41,10 +41,7 @@ fn write_table(stacks: &Stacks<'_>, file: &mut std::fs::File) -> parquet::errors
         let mut columns = vec![
             ("id", Column::Int(each().map(number).collect())),
             ("parent", Column::OptionalInt(parents.collect())),
-            (
-                "depth",
-                Column::Int(each().map(|c| depths[c as usize]).collect()),
-            ),
+            ("depth", Column::Int(each().map(|c| depths[c as usize]).collect())),
             ("kind", Column::Text(kinds.collect())),
             ("name", Column::Text(names.collect())),
             ("module", Column::OptionalText(modules.collect())),

@@ -73,10 +73,7 @@ fn write_profile(
             Step::Leave(context) => ("C", context),
         };
         let frame = frames.get_index_of(&stacks.label(context)).unwrap_or(0);
-        write!(
-            out,
-            "{comma}{{\"type\":\"{kind}\",\"frame\":{frame},\"at\":{at}}}"
-        )?;
+        write!(out, "{comma}{{\"type\":\"{kind}\",\"frame\":{frame},\"at\":{at}}}")?;
         comma = ",\n";
         if kind == "O" {
             at += stacks.own(context)[metric];

@@ -70,10 +70,10 @@ impl<'a> Stacks<'a> {
         let tree = catalogue.contexts(options.projection)?;
         let tree = fold(&tree, &catalogue.code, options).tree;
         check(&tree, &catalogue.path)?;
-        let metrics = catalogue.metrics.iter().map(|metric| Metric {
-            name: clean(&metric.name),
-            unit: metric.unit,
-        });
+        let metrics = catalogue
+            .metrics
+            .iter()
+            .map(|metric| Metric { name: clean(&metric.name), unit: metric.unit });
         Ok(Stacks {
             catalogue,
             inclusive: tree.inclusive(),
@@ -154,9 +154,7 @@ impl<'a> Stacks<'a> {
     pub fn frames(&self, context: u32) -> impl Iterator<Item = Frame> {
         let innermost = (!self.is_line(context)).then(|| self.frame(context));
         let contexts = std::iter::successors(Some(context), |c| self.caller(*c));
-        innermost
-            .into_iter()
-            .chain(contexts.filter_map(|c| self.caller_frame(c)))
+        innermost.into_iter().chain(contexts.filter_map(|c| self.caller_frame(c)))
     }
 
     /// Where a loop begins.
@@ -169,10 +167,7 @@ impl<'a> Stacks<'a> {
     fn frame_at(&self, label: Label, line: Option<SourceLocation>) -> Frame {
         let declared = label.location(&self.catalogue.code);
         Frame {
-            function: Function {
-                label,
-                file: line.or(declared).map(|at| at.file),
-            },
+            function: Function { label, file: line.or(declared).map(|at| at.file) },
             line: line.map_or(0, |at| at.line),
         }
     }
@@ -180,9 +175,7 @@ impl<'a> Stacks<'a> {
     /// The line of a function's declaration in its file; 0 when unknown, or in another file.
     pub fn declared_line(&self, function: Function) -> u32 {
         let declared = function.label.location(&self.catalogue.code);
-        declared
-            .filter(|at| Some(at.file) == function.file)
-            .map_or(0, |at| at.line)
+        declared.filter(|at| Some(at.file) == function.file).map_or(0, |at| at.line)
     }
 
     /// The file and line that a context has in the source.
@@ -240,11 +233,7 @@ impl<'a> Stacks<'a> {
 
     /// A walk through all contexts in which those that one calls follow it.
     pub fn walk(&self) -> Walk<'_> {
-        Walk {
-            ends: &self.ends,
-            next: 0,
-            open: Vec::new(),
-        }
+        Walk { ends: &self.ends, next: 0, open: Vec::new() }
     }
 }
 

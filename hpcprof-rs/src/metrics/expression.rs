@@ -195,27 +195,20 @@ fn extreme(last: &mut impl FnMut() -> f64, arguments: usize, choose: fn(f64, f64
 fn meaning(steps: &[Step], variables: &[Variable<'_>]) -> Result<Meaning, Problem> {
     let mut stack: Vec<Meaning> = Vec::new();
     for step in steps {
-        let problem = |text| Problem {
-            at: step.at,
-            fault: Fault::Meaningless(text),
-        };
+        let problem = |text| Problem { at: step.at, fault: Fault::Meaningless(text) };
         let meaning = operation_meaning(step.operation, &mut stack, variables).map_err(problem)?;
         stack.push(meaning);
     }
     let whole = stack.pop().unwrap_or(NUMBER);
     match whole.growth {
-        Growth::Constant => Err(Problem {
-            at: 0,
-            fault: Fault::Meaningless("a number is no metric".to_owned()),
-        }),
+        Growth::Constant => {
+            Err(Problem { at: 0, fault: Fault::Meaningless("a number is no metric".to_owned()) })
+        }
         Growth::Linear | Growth::Other => Ok(whole),
     }
 }
 
-const NUMBER: Meaning = Meaning {
-    unit: Unit::RATIO,
-    growth: Growth::Constant,
-};
+const NUMBER: Meaning = Meaning { unit: Unit::RATIO, growth: Growth::Constant };
 
 fn operation_meaning(
     operation: Operation,
@@ -260,10 +253,7 @@ fn operation_meaning(
             }
             match all.growth {
                 Growth::Constant => all,
-                Growth::Linear | Growth::Other => Meaning {
-                    growth: Growth::Other,
-                    ..all
-                },
+                Growth::Linear | Growth::Other => Meaning { growth: Growth::Other, ..all },
             }
         }
     })

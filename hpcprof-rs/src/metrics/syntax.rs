@@ -82,13 +82,7 @@ struct Parser<'a> {
 /// Parses `text`, in which variables have these names, to operations in postfix order. An error has its place
 /// in the text, in bytes.
 pub(super) fn parse(text: &str, names: &[&str]) -> Result<Vec<Step>, (usize, Fault)> {
-    let mut parser = Parser {
-        text,
-        at: 0,
-        names,
-        nested: 0,
-        steps: Vec::new(),
-    };
+    let mut parser = Parser { text, at: 0, names, nested: 0, steps: Vec::new() };
     if let Some(position) = names.iter().position(|name| *name == text) {
         parser.push(Operation::Variable(position), 0);
         return Ok(parser.steps);

@@ -46,9 +46,7 @@ impl Mul for Unit {
 
     fn mul(self, other: Unit) -> Unit {
         let power = |i| i32::saturating_add(self.powers[i], other.powers[i]);
-        Unit {
-            powers: [power(0), power(1), power(2)],
-        }
+        Unit { powers: [power(0), power(1), power(2)] }
     }
 }
 
@@ -57,9 +55,7 @@ impl Div for Unit {
 
     fn div(self, other: Unit) -> Unit {
         let power = |i| i32::saturating_sub(self.powers[i], other.powers[i]);
-        Unit {
-            powers: [power(0), power(1), power(2)],
-        }
+        Unit { powers: [power(0), power(1), power(2)] }
     }
 }
 

@@ -143,11 +143,8 @@ impl ContextTree {
 
     /// Adds all contexts of another tree; returns which each of them became, by index.
     pub fn merge(&mut self, other: &ContextTree) -> Vec<ContextIndex> {
-        let scopes: Vec<u32> = other
-            .scopes
-            .iter()
-            .map(|scope| self.scopes.insert_full(*scope).0 as u32)
-            .collect();
+        let scopes: Vec<u32> =
+            other.scopes.iter().map(|scope| self.scopes.insert_full(*scope).0 as u32).collect();
         let mut became: Vec<ContextIndex> = Vec::with_capacity(other.len());
         for context in other.all() {
             let parent = other.parent(context).map(|p| became[p.0 as usize]);

@@ -40,9 +40,7 @@ pub fn contexts(nodes: impl ExactSizeIterator<Item = TreeNode>, code: &Code) -> 
         let name = match (node.kind, node.parallel_loop) {
             (Kind::Loop, _) => StableHash::default().with(b"loop").0,
             (Kind::ParallelLoop, Some(index)) => {
-                StableHash::default()
-                    .with(code.parallel_loop(index).name.as_bytes())
-                    .0
+                StableHash::default().with(code.parallel_loop(index).name.as_bytes()).0
             }
             _ => own[node.procedure as usize],
         };
@@ -60,9 +58,7 @@ pub fn contexts(nodes: impl ExactSizeIterator<Item = TreeNode>, code: &Code) -> 
 }
 
 fn procedure(procedure: &Procedure, code: &Code) -> u64 {
-    let file = procedure
-        .declared
-        .map_or("", |at| relative(code.file(at.file)));
+    let file = procedure.declared.map_or("", |at| relative(code.file(at.file)));
     let module = match procedure.declared {
         Some(_) => "",
         None => code.module_of(procedure).map_or("", base_name),
@@ -87,15 +83,9 @@ mod tests {
     #[test]
     fn paths_do_not_depend_on_where_a_package_lies() {
         for (path, inner) in [
-            (
-                "/users/a/.cargo/registry/src/index-1f/serde-1.0.1/src/de/mod.rs",
-                "src/de/mod.rs",
-            ),
+            ("/users/a/.cargo/registry/src/index-1f/serde-1.0.1/src/de/mod.rs", "src/de/mod.rs"),
             ("/somewhere/app/src/main.rs", "src/main.rs"),
-            (
-                "/build/glibc-2.36/nptl/pthread_create.c",
-                "nptl/pthread_create.c",
-            ),
+            ("/build/glibc-2.36/nptl/pthread_create.c", "nptl/pthread_create.c"),
             ("main.c", "main.c"),
             ("/main.c", "/main.c"),
         ] {

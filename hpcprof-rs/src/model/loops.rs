@@ -30,12 +30,7 @@ impl LoopKey {
         (call, column): (Option<Line>, u32),
         caller: Option<ProcedureIndex>,
     ) -> LoopKey {
-        LoopKey {
-            entry,
-            call,
-            column,
-            caller: caller.filter(|_| call.is_none()),
-        }
+        LoopKey { entry, call, column, caller: caller.filter(|_| call.is_none()) }
     }
 }
 

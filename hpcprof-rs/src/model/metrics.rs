@@ -51,13 +51,7 @@ pub fn standard_error(amount: f64, samples: i64) -> f64 {
 impl Metric {
     /// A metric whose values add up.
     pub fn sum(name: String, unit: Unit, part_of: Option<usize>, description: String) -> Metric {
-        Metric {
-            name,
-            unit,
-            aggregation: Aggregation::Sum,
-            part_of,
-            description,
-        }
+        Metric { name, unit, aggregation: Aggregation::Sum, part_of, description }
     }
 
     /// Whether it is a part of effort, which all views show unasked.
@@ -79,22 +73,13 @@ pub fn all(categories: &[String], others: &[Metric]) -> Vec<Metric> {
         "work in code tagged as parallelisation overhead, all categories",
     ];
     let seconds = |name: &str, part_of, description: &str| {
-        Metric::sum(
-            name.to_owned(),
-            Unit::Seconds,
-            part_of,
-            description.to_owned(),
-        )
+        Metric::sum(name.to_owned(), Unit::Seconds, part_of, description.to_owned())
     };
     let fixed = FIXED.iter().zip(DESCRIPTIONS);
     let fixed = fixed.map(|(name, description)| seconds(name, None, description));
     let parts = categories.iter().map(|category| {
         let description = format!("overhead of the category `{category}`");
-        seconds(
-            &format!("{CATEGORY_PREFIX}{category}"),
-            Some(OVERHEAD),
-            &description,
-        )
+        seconds(&format!("{CATEGORY_PREFIX}{category}"), Some(OVERHEAD), &description)
     });
     let samples = Metric::sum(
         SAMPLES.to_owned(),
@@ -102,9 +87,5 @@ pub fn all(categories: &[String], others: &[Metric]) -> Vec<Metric> {
         None,
         "samples of threads that work".to_owned(),
     );
-    fixed
-        .chain(parts)
-        .chain([samples])
-        .chain(others.iter().cloned())
-        .collect()
+    fixed.chain(parts).chain([samples]).chain(others.iter().cloned()).collect()
 }

@@ -33,8 +33,6 @@ impl Spread {
     pub fn sigma(&self, sum: i64) -> f64 {
         let n = f64::from(self.threads.max(1));
         let mean = sum as f64 / n;
-        (self.sum_of_squares as f64 / n - mean * mean)
-            .max(0.0)
-            .sqrt()
+        (self.sum_of_squares as f64 / n - mean * mean).max(0.0).sqrt()
     }
 }

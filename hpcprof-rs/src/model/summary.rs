@@ -25,10 +25,7 @@ pub struct Summary {
 impl Summary {
     /// Without nodes yet.
     pub fn new(metrics: usize) -> Summary {
-        Summary {
-            nodes: Vec::new(),
-            own: Values::new(metrics),
-        }
+        Summary { nodes: Vec::new(), own: Values::new(metrics) }
     }
 
     /// Adds a node without values.
@@ -46,10 +43,7 @@ impl Summary {
     /// The tree that it is if nothing is left out.
     pub fn into_tree(self) -> Tree {
         let nodes = self.nodes.into_iter().filter_map(|node| node.context);
-        Tree {
-            nodes: nodes.collect(),
-            exclusive: self.own,
-        }
+        Tree { nodes: nodes.collect(), exclusive: self.own }
     }
 }
 
@@ -60,9 +54,6 @@ impl From<Tree> for Summary {
             context: Some(node),
             nodes: 1,
         });
-        Summary {
-            nodes: nodes.collect(),
-            own: tree.exclusive,
-        }
+        Summary { nodes: nodes.collect(), own: tree.exclusive }
     }
 }

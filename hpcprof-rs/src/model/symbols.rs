@@ -141,9 +141,7 @@ impl Symbols {
 
     /// The id of a text that is known.
     pub fn find_text(&self, text: &str) -> Option<Text> {
-        self.texts
-            .get_index_of(text)
-            .map(|index| Text(index as u32))
+        self.texts.get_index_of(text).map(|index| Text(index as u32))
     }
 
     /// The id of a procedure that is known.
@@ -154,9 +152,7 @@ impl Symbols {
 
     /// The text of an id.
     pub fn text(&self, id: Text) -> &str {
-        self.texts
-            .get_index(id.0 as usize)
-            .map_or("", String::as_str)
+        self.texts.get_index(id.0 as usize).map_or("", String::as_str)
     }
 
     /// A load module.
@@ -188,10 +184,7 @@ impl Symbols {
 
     /// The id of a module, which is new where path or build id differ.
     pub fn add_module(&mut self, path: &str, build_id: &[u8]) -> ModuleIndex {
-        let module = Module {
-            path: path.to_owned(),
-            build_id: build_id.to_vec(),
-        };
+        let module = Module { path: path.to_owned(), build_id: build_id.to_vec() };
         ModuleIndex(self.modules.insert_full(module).0 as u32)
     }
 
@@ -225,12 +218,7 @@ impl Symbols {
                 false => Origin::User,
             },
         });
-        let scope = FrameScope {
-            kind: Kind::Procedure,
-            procedure,
-            call: None,
-            column: 0,
-        };
+        let scope = FrameScope { kind: Kind::Procedure, procedure, call: None, column: 0 };
         Frame {
             scopes: Box::new([scope]),
             line: None,

@@ -73,18 +73,12 @@ pub struct Values {
 impl Values {
     /// Of no node yet.
     pub fn new(metrics: usize) -> Values {
-        Values {
-            metrics,
-            all: Vec::new(),
-        }
+        Values { metrics, all: Vec::new() }
     }
 
     /// Zeros for a number of nodes.
     pub fn of_nodes(metrics: usize, nodes: usize) -> Values {
-        Values {
-            metrics,
-            all: vec![0; metrics * nodes],
-        }
+        Values { metrics, all: vec![0; metrics * nodes] }
     }
 
     /// Adds the values of other nodes, one by one.
@@ -150,10 +144,7 @@ impl Values {
             let (above, below) = inclusive.all.split_at_mut(end - self.metrics);
             if let Some(parent) = parent {
                 let start = parent as usize * self.metrics;
-                add_all(
-                    &mut above[start..start + self.metrics],
-                    &below[..self.metrics],
-                );
+                add_all(&mut above[start..start + self.metrics], &below[..self.metrics]);
             }
             end -= self.metrics;
         }
@@ -191,10 +182,7 @@ pub struct Tree {
 impl Tree {
     /// An empty tree.
     pub fn new(metrics: usize) -> Tree {
-        Tree {
-            nodes: Vec::new(),
-            exclusive: Values::new(metrics),
-        }
+        Tree { nodes: Vec::new(), exclusive: Values::new(metrics) }
     }
 
     /// Adds a context without values.
@@ -206,7 +194,6 @@ impl Tree {
 
     /// Inclusive values.
     pub fn inclusive(&self) -> Values {
-        self.exclusive
-            .inclusive(self.nodes.iter().map(|n| n.parent))
+        self.exclusive.inclusive(self.nodes.iter().map(|n| n.parent))
     }
 }

@@ -40,9 +40,7 @@ pub fn resolve(
         }
         let unnamed = symbols.module_frame(*module);
         let mut unnamed_index = None;
-        let mut names = structure
-            .as_ref()
-            .map(|s| ModuleNames::new(s, *module, addresses));
+        let mut names = structure.as_ref().map(|s| ModuleNames::new(s, *module, addresses));
         if structure.is_some() {
             symbols.analysed.insert(*module);
         }
@@ -152,11 +150,7 @@ impl<'a> ModuleNames<'a> {
                 })
                 .or_insert(Declaration::Unique(line));
         }
-        ModuleNames {
-            structure,
-            module,
-            declarations,
-        }
+        ModuleNames { structure, module, declarations }
     }
 
     /// `None` when the structure is not consistent.
@@ -212,19 +206,11 @@ impl<'a> ModuleNames<'a> {
         };
         let declared = self.line(declared, symbols);
         let name = symbols.intern(self.structure.string(name));
-        symbols.add_procedure(Procedure {
-            name,
-            module: Some(self.module),
-            declared,
-            origin,
-        })
+        symbols.add_procedure(Procedure { name, module: Some(self.module), declared, origin })
     }
 
     fn line(&self, line: Option<SourceLine>, symbols: &mut Symbols) -> Option<Line> {
         let line = line?;
-        Some(Line {
-            file: symbols.intern(self.structure.string(line.file)),
-            line: line.line,
-        })
+        Some(Line { file: symbols.intern(self.structure.string(line.file)), line: line.line })
     }
 }

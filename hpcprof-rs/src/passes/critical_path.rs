@@ -80,9 +80,7 @@ fn lines<'a>(paths: impl Iterator<Item = &'a file::CriticalPath>, symbols: &Symb
     let mut lines = Lines::default();
     for site in paths.flat_map(file::CriticalPath::places) {
         if let Site::Source { file, line } = site {
-            lines
-                .entry((base_name(file).to_owned(), *line))
-                .or_default();
+            lines.entry((base_name(file).to_owned(), *line)).or_default();
         }
     }
     if lines.is_empty() {
@@ -105,13 +103,11 @@ fn lines<'a>(paths: impl Iterator<Item = &'a file::CriticalPath>, symbols: &Symb
 fn procedures(frame: &Frame) -> impl Iterator<Item = (ProcedureIndex, Option<Line>)> {
     let mut line = frame.line;
     let scopes = frame.scopes.iter().rev();
-    scopes
-        .filter(|scope| scope.kind != Kind::Loop)
-        .map(move |scope| {
-            let reached = line;
-            line = scope.call;
-            (scope.procedure, reached)
-        })
+    scopes.filter(|scope| scope.kind != Kind::Loop).map(move |scope| {
+        let reached = line;
+        line = scope.call;
+        (scope.procedure, reached)
+    })
 }
 
 /// A procedure, and a line in it.
@@ -175,19 +171,14 @@ fn contexts<'a>(
             };
             for (context, mut at) in asked {
                 // A parent has a smaller index, so this ends.
-                while let Some(Record::Note {
-                    parent, ip, lip, ..
-                }) = profile.record(at as usize)
-                {
+                while let Some(Record::Note { parent, ip, lip, .. }) = profile.record(at as usize) {
                     let address = if lip.is_none() { ip } else { lip };
                     if let Some(frame) = frames.get(&address.0).map(|f| symbols.frame(*f)) {
                         if let Some(own) = own(frame, symbols) {
                             found.insert(context, own);
                             break;
                         }
-                        innermost
-                            .entry(context)
-                            .or_insert_with(|| procedures(frame).next());
+                        innermost.entry(context).or_insert_with(|| procedures(frame).next());
                     }
                     at = parent;
                 }
@@ -233,24 +224,14 @@ impl Names<'_> {
         };
         let mut known = path.clone();
         known.procedures.clear();
-        known
-            .segments
-            .iter_mut()
-            .for_each(|s| ordinal(&mut s.thread));
+        known.segments.iter_mut().for_each(|s| ordinal(&mut s.thread));
         known.near.iter_mut().for_each(|n| ordinal(&mut n.thread));
         let mut named = known.map(|site| self.place(&site), |_| unreachable!("cleared"));
-        let segments = named
-            .segments
-            .iter_mut()
-            .map(|s| (&mut s.begin, &mut s.end));
+        let segments = named.segments.iter_mut().map(|s| (&mut s.begin, &mut s.end));
         let near = named.near.iter_mut().map(|n| (&mut n.begin, &mut n.end));
-        segments
-            .chain(near)
-            .for_each(|(begin, end)| settle(begin, end));
-        let mut path = CriticalPath {
-            procedures,
-            ..named.map(|at| shared(at.place), |known| known)
-        };
+        segments.chain(near).for_each(|(begin, end)| settle(begin, end));
+        let mut path =
+            CriticalPath { procedures, ..named.map(|at| shared(at.place), |known| known) };
         join_starts(&mut path.starts);
         path
     }
@@ -280,9 +261,7 @@ impl Names<'_> {
     fn is_runtime(&self, file: &str) -> bool {
         let is_it = |(p, _): (ProcedureIndex, _)| {
             let procedure = self.symbols.procedure(p);
-            let declared = procedure
-                .declared
-                .filter(|_| procedure.origin == Origin::Runtime);
+            let declared = procedure.declared.filter(|_| procedure.origin == Origin::Runtime);
             declared.is_some_and(|at| self.symbols.text(at.file).ends_with(file))
         };
         self.symbols.frames.iter().flat_map(procedures).any(is_it)
@@ -352,10 +331,7 @@ impl Names<'_> {
                     *span = procedure.zeroed_span.min(*span);
                 }
                 (None, name) => procedures.push(Procedure {
-                    name: known(Place {
-                        name: name.to_string(),
-                        ..Place::default()
-                    }),
+                    name: known(Place { name: name.to_string(), ..Place::default() }),
                     work: procedure.work,
                     on_path: procedure.on_path,
                     zeroed_span: procedure.zeroed_span,
@@ -380,10 +356,7 @@ impl Names<'_> {
             };
             let place = self.named(Some((function, procedure.declared)));
             procedures.push(Procedure {
-                name: Known {
-                    is_user: procedure.origin == Origin::User,
-                    ..known(place)
-                },
+                name: Known { is_user: procedure.origin == Origin::User, ..known(place) },
                 work: work.round() as u64,
                 on_path: on_path.round() as u64,
                 zeroed_span,
@@ -412,16 +385,11 @@ fn join_starts(starts: &mut Vec<Start>) {
 fn sort_procedures(procedures: &mut [Procedure]) {
     procedures.sort_by(|a, b| {
         let by_gain = a.zeroed_span.cmp(&b.zeroed_span);
-        by_gain
-            .then(b.work.cmp(&a.work))
-            .then_with(|| a.name.place.name.cmp(&b.name.place.name))
+        by_gain.then(b.work.cmp(&a.work)).then_with(|| a.name.place.name.cmp(&b.name.place.name))
     });
 }
 
 /// The user's own.
 fn known(place: Place) -> Known {
-    Known {
-        place: Arc::new(place),
-        is_user: true,
-    }
+    Known { place: Arc::new(place), is_user: true }
 }

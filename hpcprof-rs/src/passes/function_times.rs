@@ -69,10 +69,7 @@ pub fn of(
     }
     for (set, times) in &walk.done {
         for function in walk.sets.functions(*set) {
-            found
-                .entry(function)
-                .or_insert_with(Times::default)
-                .add(*times);
+            found.entry(function).or_insert_with(Times::default).add(*times);
         }
     }
     found
@@ -141,11 +138,7 @@ impl Walk<'_> {
                     let (set, outer) = known[parent as usize];
                     known[index] = (self.enter(set, &record), outer);
                 }
-                Some(Record::Metric {
-                    owner,
-                    group,
-                    values,
-                }) => {
+                Some(Record::Metric { owner, group, values }) => {
                     let first = group as usize * VALUES_PER_RECORD;
                     let slot = work.and_then(|work| work.checked_sub(first));
                     let word = slot.and_then(|slot| values.get(slot));
@@ -160,10 +153,7 @@ impl Walk<'_> {
         }
         for sample in process.on_path(thread.header.thread) {
             let known = known.get(sample.record as usize).copied();
-            let times = Times {
-                work: 0.0,
-                on_path: sample.time as f64,
-            };
+            let times = Times { work: 0.0, on_path: sample.time as f64 };
             self.add(known.unwrap_or_default(), times);
         }
     }

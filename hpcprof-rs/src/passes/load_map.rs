@@ -59,9 +59,8 @@ pub fn collect(
             }
         }
         for (address, samples) in samples {
-            let known = map
-                .module(CodeAddress(address))
-                .and_then(|module| sampled.get_mut(&module));
+            let known =
+                map.module(CodeAddress(address)).and_then(|module| sampled.get_mut(&module));
             if let Some(known) = known {
                 known.samples = known.samples.saturating_add(samples);
             }
@@ -96,11 +95,7 @@ impl Seen {
                     self.addresses.insert(lip.0);
                     innermost[index] = if lip.is_none() { ip } else { lip };
                 }
-                Some(Record::Metric {
-                    owner,
-                    group: 0,
-                    values,
-                }) => {
+                Some(Record::Metric { owner, group: 0, values }) => {
                     let address = innermost[owner as usize].0;
                     let samples = samples_at.and_then(|at| values.get(at));
                     if let (1.., Some(samples)) = (address, samples) {
@@ -147,8 +142,7 @@ fn load_map(
     warnings: &mut Warnings,
 ) -> LoadMap {
     let mut map = LoadMap::default();
-    map.modules
-        .insert(ModuleId::UNKNOWN.0, symbols.add_module("[unknown]", &[]));
+    map.modules.insert(ModuleId::UNKNOWN.0, symbols.add_module("[unknown]", &[]));
     match &process.process {
         Some(file) => {
             for module in &file.modules {
@@ -165,10 +159,7 @@ fn load_map(
     let counted = process.process.iter().flat_map(|file| &file.sites);
     addresses.extend(counted.map(|site| site.place.0));
     let path = process.critical_path.iter();
-    addresses.extend(
-        path.flat_map(|path| path.addresses())
-            .map(|address| address.0),
-    );
+    addresses.extend(path.flat_map(|path| path.addresses()).map(|address| address.0));
     addresses.remove(&CodeAddress::NONE.0);
     map.addresses = addresses.into_iter().map(CodeAddress).collect();
     map.addresses.sort_unstable();

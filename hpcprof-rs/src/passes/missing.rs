@@ -100,10 +100,7 @@ impl<'a> Account<'a> {
                 samples,
                 threads: u64::from(process.threads),
             },
-            sampled_ns: threads
-                .iter()
-                .map(|t| t.sampled_ns)
-                .fold(lost, u64::saturating_add),
+            sampled_ns: threads.iter().map(|t| t.sampled_ns).fold(lost, u64::saturating_add),
             process,
             threads,
         }
@@ -162,19 +159,13 @@ impl<'a> Account<'a> {
     }
 
     fn entry(&self, nanoseconds: u64, what: &str) -> Missing {
-        Missing {
-            what: format!("{}{what}", self.prefix),
-            nanoseconds,
-        }
+        Missing { what: format!("{}{what}", self.prefix), nanoseconds }
     }
 }
 
 fn thread_text(thread: &ThreadSummary, source: &str) -> String {
     let why = timer_stopped(source);
-    format!(
-        "thread `{}` ({}): {why}",
-        thread.header.name, thread.header.thread
-    )
+    format!("thread `{}` ({}): {why}", thread.header.name, thread.header.thread)
 }
 
 /// Why a timer stops, and the remedy, by the source of samples.
@@ -205,10 +196,8 @@ fn children(run: &[Account<'_>]) -> Option<Missing> {
     let gap = of_children.saturating_sub(profiled);
     let unprofiled = unprofiled(run.iter().map(|a| a.process));
     let largest = run.iter().max_by_key(|a| a.precision.distance_ns)?;
-    let precision = Precision {
-        threads: (others.len() + unprofiled.len()).max(1) as u64,
-        ..largest.precision
-    };
+    let precision =
+        Precision { threads: (others.len() + unprofiled.len()).max(1) as u64, ..largest.precision };
     if gap <= precision.tolerance(of_children) {
         return None;
     }
@@ -218,10 +207,7 @@ fn children(run: &[Account<'_>]) -> Option<Missing> {
             .to_owned(),
         false => format!("children that ran unprofiled ({})", which.join(", ")),
     };
-    Some(Missing {
-        what,
-        nanoseconds: gap,
-    })
+    Some(Missing { what, nanoseconds: gap })
 }
 
 /// Each program that ran unprofiled, with how often it was started.

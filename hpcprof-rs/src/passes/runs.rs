@@ -22,10 +22,7 @@ pub fn find(
         let first = own().min_by_key(|p| (p.start.image, p.start.pid));
         let start = first.map_or_else(Start::default, |p| p.start.clone());
         let end = own().map(|p| p.end_ns).max().unwrap_or(start.image);
-        let host = Host {
-            name: start.host.clone(),
-            boot: start.boot.clone(),
-        };
+        let host = Host { name: start.host.clone(), boot: start.boot.clone() };
         let known = experiment.hosts.iter().position(|h| *h == host);
         let host = known.unwrap_or_else(|| {
             experiment.hosts.push(host);
@@ -51,11 +48,7 @@ pub fn find(
     }
     set_jobs(&mut experiment.runs, is_job);
     let jobs = |run: &Run| experiment.runs.iter().filter(|r| r.set == run.set).count();
-    if let Some(run) = experiment
-        .runs
-        .iter()
-        .find(|run| jobs(run) > 1 && run.job.is_empty())
-    {
+    if let Some(run) = experiment.runs.iter().find(|run| jobs(run) > 1 && run.job.is_empty()) {
         if !is_job {
             let others = match jobs(run) - 1 {
                 1 => "another directory".to_owned(),

@@ -38,10 +38,7 @@ pub fn process(
             (0, n) | (n, _) => n,
         };
     }
-    for losses in headers()
-        .map(|h| &h.losses)
-        .chain(end.iter().map(|e| &e.losses))
-    {
+    for losses in headers().map(|h| &h.losses).chain(end.iter().map(|e| &e.losses)) {
         for (cause, samples) in losses.iter().filter(|(cause, _)| !cause.is_partial()) {
             experiment.add_loss(index, cause.name(), *samples);
         }
@@ -54,10 +51,7 @@ pub fn process(
     experiment.processes.push(ProcessSummary {
         run: input.run,
         end_ns: last_ns.max(start.image),
-        threads: end
-            .as_ref()
-            .map_or(0, |e| e.threads)
-            .max(input.threads.len() as u32),
+        threads: end.as_ref().map_or(0, |e| e.threads).max(input.threads.len() as u32),
         distance_ns: ceiling.unwrap_or(0).max(start.period_ns),
         unprofiled: file.map_or(Vec::new(), |file| file.unprofiled.clone()),
         start,

@@ -37,20 +37,11 @@ const OWNERS: [&str; 11] = [
     "work_stealing_rt",
 ];
 /// Functions that hand work from outside of a pool over to a worker.
-const HAND_OVER: [&str; 4] = [
-    "install",
-    "run_from_outside",
-    "in_worker_cold",
-    "in_worker_cross",
-];
+const HAND_OVER: [&str; 4] = ["install", "run_from_outside", "in_worker_cold", "in_worker_cross"];
 
 /// The last two segments of a function's path in one of [`CRATES`], without parameters of generic code.
 fn owner_and_name(name: &str) -> Option<(&str, &str)> {
-    let plain = name
-        .trim_start_matches('<')
-        .split("::<")
-        .next()
-        .unwrap_or(name);
+    let plain = name.trim_start_matches('<').split("::<").next().unwrap_or(name);
     CRATES.iter().find(|of| plain.starts_with(**of))?;
     let (path, last) = plain.rsplit_once("::")?;
     let owner = path.rsplit("::").next().unwrap_or(path);
@@ -102,38 +93,20 @@ mod tests {
     fn constructs_are_known_by_name() {
         for (name, known) in [
             ("work_stealing_rt::join::join", Role::Forks(Construct::Join)),
-            (
-                "rayon_core::join::join_context::<A, B>",
-                Role::Forks(Construct::Join),
-            ),
-            (
-                "work_stealing_rt::par_for::par_for",
-                Role::Forks(Construct::ParFor),
-            ),
-            (
-                "work_stealing_rt::scope::Scope::spawn",
-                Role::Forks(Construct::Scope),
-            ),
+            ("rayon_core::join::join_context::<A, B>", Role::Forks(Construct::Join)),
+            ("work_stealing_rt::par_for::par_for", Role::Forks(Construct::ParFor)),
+            ("work_stealing_rt::scope::Scope::spawn", Role::Forks(Construct::Scope)),
             ("rayon_core::scope::scope", Role::Begins(Construct::Scope)),
-            (
-                "std::thread::scoped::scope",
-                Role::Begins(Construct::StdThread),
-            ),
-            (
-                "std::thread::scoped::Scope::spawn",
-                Role::Forks(Construct::StdThread),
-            ),
+            ("std::thread::scoped::scope", Role::Begins(Construct::StdThread)),
+            ("std::thread::scoped::Scope::spawn", Role::Forks(Construct::StdThread)),
             ("main._omp_fn.0", Role::Forks(Construct::Libgomp)),
             ("main.omp_outlined", Role::Forks(Construct::Libomp)),
         ] {
             assert_eq!(role(name), Some(known), "{name}");
         }
-        for name in [
-            "app::join",
-            "str::join",
-            "work_stealing_rt::pool::install",
-            "std::thread::sleep",
-        ] {
+        for name in
+            ["app::join", "str::join", "work_stealing_rt::pool::install", "std::thread::sleep"]
+        {
             assert_eq!(role(name), None, "{name}");
         }
     }

@@ -85,11 +85,7 @@ pub fn find(catalogue: &Catalogue, tree: &Tree) -> Regions {
     let sync = position(&format!("{CATEGORY_PREFIX}sync"));
     let lock_wait = position(LOCK_WAIT);
     let roles: Vec<Option<Role>> = code.procedures.iter().map(|p| role(&p.name)).collect();
-    let hands_over: Vec<bool> = code
-        .procedures
-        .iter()
-        .map(|p| is_hand_over(&p.name))
-        .collect();
+    let hands_over: Vec<bool> = code.procedures.iter().map(|p| is_hand_over(&p.name)).collect();
     let mut regions = Regions::default();
     // Loops in other regions: not all of their executions begin a region.
     let mut inner = BTreeSet::new();
@@ -105,10 +101,7 @@ pub fn find(catalogue: &Catalogue, tree: &Tree) -> Regions {
             if state.region.is_none() {
                 let (name, call) = match node.parallel_loop.map(|l| code.parallel_loop(l)) {
                     Some(found) => (found.name.clone(), found.call),
-                    None => (
-                        name_of(code, role, node.procedure, state.user),
-                        node.call.location(),
-                    ),
+                    None => (name_of(code, role, node.procedure, state.user), node.call.location()),
                 };
                 let place = match role.construct() {
                     Construct::StdThread | Construct::Libgomp | Construct::Libomp => Place::Worker,
@@ -188,13 +181,7 @@ impl Regions {
     fn find_or_add(&mut self, new: Region) -> usize {
         let is_it = |r: &Region| {
             (r.construct, r.place, &r.name, r.call, r.parallel_loop)
-                == (
-                    new.construct,
-                    new.place,
-                    &new.name,
-                    new.call,
-                    new.parallel_loop,
-                )
+                == (new.construct, new.place, &new.name, new.call, new.parallel_loop)
         };
         if let Some(found) = self.all.iter().position(is_it) {
             return found;

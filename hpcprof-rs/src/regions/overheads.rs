@@ -105,11 +105,8 @@ pub fn assess(regions: &Regions, cores: u32, known: &Known) -> Result<Vec<Assess
     let mut executions: Vec<Option<u64>> = regions.all.iter().map(|r| r.executions).collect();
     for (name, count) in &known.executions {
         let is_it = |r: &&Region| r.name == *name || r.name.ends_with(&format!("::{name}"));
-        let found: Vec<usize> = (0..)
-            .zip(&regions.all)
-            .filter(|(_, r)| is_it(r))
-            .map(|f| f.0)
-            .collect();
+        let found: Vec<usize> =
+            (0..).zip(&regions.all).filter(|(_, r)| is_it(r)).map(|f| f.0).collect();
         let [index] = found[..] else {
             let names: Vec<&str> = regions.all.iter().map(|r| r.name.as_str()).collect();
             let names = names.join(", ");
@@ -121,9 +118,7 @@ pub fn assess(regions: &Regions, cores: u32, known: &Known) -> Result<Vec<Assess
         executions[index] = Some(*count);
     }
     let assessed = regions.all.iter().zip(executions);
-    Ok(assessed
-        .map(|(region, count)| region.assess(cores, count, known))
-        .collect())
+    Ok(assessed.map(|(region, count)| region.assess(cores, count, known)).collect())
 }
 
 impl Region {
@@ -158,9 +153,7 @@ impl Region {
                 + for_locks,
             start_up: starting,
         };
-        let start_up_beyond = calibrated
-            .zip(starting)
-            .map_or(0, |(all, in_it)| all - in_it);
+        let start_up_beyond = calibrated.zip(starting).map_or(0, |(all, in_it)| all - in_it);
         let fixed = self.serial.work.min(serial);
         let gain = serial - (area + start_up_beyond) / i64::from(workers);
         let mean = executions.map(|count| (serial - fixed) as f64 / count.max(1) as f64);
@@ -174,21 +167,17 @@ impl Region {
         let most_executions = one
             .filter(|t| *t > 0.0)
             .map(|t| model::gain((serial - fixed) as f64, 0.0, workers) / t);
-        let best = known
-            .calibration
-            .as_ref()
-            .zip(executions)
-            .and_then(|(calibration, count)| {
-                let program = Program {
-                    unparallelised: fixed as f64,
-                    serial: (serial - fixed) as f64,
-                    executions: count as f64,
-                };
-                let start_up = |p| Some((p, self.start_up(Some(calibration), known.state(), p)?));
-                let most = calibration.rows.iter().map(|r| r.workers).max()?;
-                let start_ups: Vec<(u32, f64)> = (2..=most).filter_map(start_up).collect();
-                (!start_ups.is_empty()).then(|| program.best(start_ups))
-            });
+        let best = known.calibration.as_ref().zip(executions).and_then(|(calibration, count)| {
+            let program = Program {
+                unparallelised: fixed as f64,
+                serial: (serial - fixed) as f64,
+                executions: count as f64,
+            };
+            let start_up = |p| Some((p, self.start_up(Some(calibration), known.state(), p)?));
+            let most = calibration.rows.iter().map(|r| r.workers).max()?;
+            let start_ups: Vec<(u32, f64)> = (2..=most).filter_map(start_up).collect();
+            (!start_ups.is_empty()).then(|| program.best(start_ups))
+        });
         Assessment {
             area,
             serial,
@@ -255,20 +244,14 @@ mod tests {
             row(State::Asleep, 2, 50_000.0),
         ];
         Known {
-            calibration: Some(Calibration {
-                rows,
-                ..Calibration::default()
-            }),
+            calibration: Some(Calibration { rows, ..Calibration::default() }),
             executions: vec![("solve".to_owned(), executions)],
             ..Known::default()
         }
     }
 
     fn assessed(known: &Known) -> Assessment {
-        let regions = Regions {
-            all: vec![region()],
-            outside: Sums::default(),
-        };
+        let regions = Regions { all: vec![region()], outside: Sums::default() };
         let mut all = assess(&regions, 2, known).expect("the name is known");
         let one = all.pop().expect("one region");
         assert_eq!(one.overheads.total(), one.area - one.serial, "{one:?}");
@@ -308,10 +291,7 @@ mod tests {
         let mut serial = region();
         serial.parallel.work = 600 * MS;
         let known = Known {
-            serial: Some(Regions {
-                all: vec![serial],
-                outside: Sums::default(),
-            }),
+            serial: Some(Regions { all: vec![serial], outside: Sums::default() }),
             ..Known::default()
         };
         let found = assessed(&known);
@@ -342,10 +322,7 @@ mod tests {
     fn unknown_names_are_refused() {
         let mut known = known(1);
         known.executions[0].0 = "olve".to_owned();
-        let regions = Regions {
-            all: vec![region()],
-            outside: Sums::default(),
-        };
+        let regions = Regions { all: vec![region()], outside: Sums::default() };
         assert!(assess(&regions, 2, &known).is_err());
     }
 }

@@ -32,16 +32,8 @@ pub struct Report<'a> {
 }
 
 /// Titles of the columns of the table: p t_p, t_s and the classes between them.
-const COLUMNS: [&str; 8] = [
-    "p*t_p",
-    "t_s",
-    "unparall.",
-    "imbalance",
-    "communic.",
-    "sync",
-    "start-up",
-    "gain",
-];
+const COLUMNS: [&str; 8] =
+    ["p*t_p", "t_s", "unparall.", "imbalance", "communic.", "sync", "start-up", "gain"];
 const CELL: usize = 10;
 /// Text leaves out regions below this part of all effort.
 const LEAST_SHARE: i64 = 100;
@@ -53,10 +45,7 @@ impl Report<'_> {
         let program = one_line(&run.program);
         let head = format!("regions of {program}: p = {} cores", run.cores);
         writeln!(out, "{}", names::middle(&head, style.line))?;
-        let titles: String = COLUMNS
-            .iter()
-            .map(|title| format!("{title:>CELL$}"))
-            .collect();
+        let titles: String = COLUMNS.iter().map(|title| format!("{title:>CELL$}")).collect();
         writeln!(out, "{}", style.bold(&format!("{titles}  seconds; region")))?;
         let room = style.line.saturating_sub(COLUMNS.len() * CELL + 2).max(24);
         let all: i64 =
@@ -86,21 +75,12 @@ impl Report<'_> {
         let smaller: Vec<&Assessment> = self.assessed.iter().filter(|a| !is_large(a)).collect();
         if !smaller.is_empty() {
             let area = seconds(smaller.iter().map(|a| a.area).sum());
-            writeln!(
-                out,
-                "{area:>CELL$}  {} smaller regions (--format json)",
-                smaller.len()
-            )?;
+            writeln!(out, "{area:>CELL$}  {} smaller regions (--format json)", smaller.len())?;
         }
         let outside = &self.regions.outside;
         let rest = [outside.effort(), outside.work, outside.idleness].map(seconds);
         let rest: String = rest.iter().map(|cell| format!("{cell:>CELL$}")).collect();
-        writeln!(
-            out,
-            "{rest}{:1$}  outside of regions",
-            "",
-            (COLUMNS.len() - 3) * CELL
-        )?;
+        writeln!(out, "{rest}{:1$}  outside of regions", "", (COLUMNS.len() - 3) * CELL)?;
         for line in self.lacks() {
             writeln!(out, "note: {}", one_line(&line))?;
         }
@@ -108,15 +88,9 @@ impl Report<'_> {
     }
 
     fn title(&self, region: &Region) -> String {
-        let call = region
-            .call
-            .map(|at| format!(" at {}", names::location(&self.catalogue.code, at)));
-        format!(
-            "{} ({}{})",
-            region.name,
-            region.construct.name(),
-            call.unwrap_or_default()
-        )
+        let call =
+            region.call.map(|at| format!(" at {}", names::location(&self.catalogue.code, at)));
+        format!("{} ({}{})", region.name, region.construct.name(), call.unwrap_or_default())
     }
 
     fn sentences(&self, found: &Assessment) -> Vec<String> {
@@ -210,10 +184,7 @@ impl Report<'_> {
             runtime == Runtime::Gomp.name() || runtime == Runtime::LlvmOpenMp.name()
         };
         let unknown = run.unknown_caller_samples.iter();
-        let unknown: i64 = unknown
-            .filter(|(runtime, _)| !is_told(runtime))
-            .map(|u| u.1)
-            .sum();
+        let unknown: i64 = unknown.filter(|(runtime, _)| !is_told(runtime)).map(|u| u.1).sum();
         if unknown > 0 {
             lines.push(format!(
                 "{} s of work in tasks of unknown callers is where their worker was made; `cargo hpcrun` \

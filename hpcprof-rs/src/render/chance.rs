@@ -36,14 +36,10 @@ impl Sampled {
 /// the next one.
 pub fn line(lists: impl Iterator<Item = Vec<Sampled>>) -> Option<String> {
     let doubtful = lists.flat_map(|rows| {
-        let pairs = rows
-            .windows(2)
-            .filter(|pair| pair[0].is_few() && pair[0].may_follow(pair[1]));
+        let pairs = rows.windows(2).filter(|pair| pair[0].is_few() && pair[0].may_follow(pair[1]));
         let least = pairs.map(|pair| pair[0].percent());
         least.min_by(f64::total_cmp)
     });
     let least = doubtful.min_by(f64::total_cmp)?;
-    Some(format!(
-        "few samples: from ±{least:.0} % on, the order of rows may be chance"
-    ))
+    Some(format!("few samples: from ±{least:.0} % on, the order of rows may be chance"))
 }

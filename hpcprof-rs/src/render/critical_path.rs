@@ -128,17 +128,12 @@ impl PathView<'_> {
         );
         writeln!(out, "{}", style.bold(&head))?;
         let costs = match ratio(path.burdened_span, path.span) >= NOTABLE_COSTS {
-            true => format!(
-                "; span with the edges' costs {}",
-                scale.time(path.burdened_span as f64)
-            ),
+            true => {
+                format!("; span with the edges' costs {}", scale.time(path.burdened_span as f64))
+            }
             false => String::new(),
         };
-        let process = format!(
-            "{}, {} cores{costs}",
-            name_of(self.process),
-            self.process.cores
-        );
+        let process = format!("{}, {} cores{costs}", name_of(self.process), self.process.cores);
         writeln!(out, "{}", middle(&process, width))?;
         for line in &remarks.advice {
             paragraph(&style, &one_line(&format!("* {line}")), width, out)?;
@@ -189,10 +184,7 @@ impl PathView<'_> {
     ) -> io::Result<()> {
         let path = self.path;
         let parts = arrange(&path.segments, rows);
-        let count = parts
-            .iter()
-            .map(Part::segments)
-            .fold(0, u64::saturating_add);
+        let count = parts.iter().map(Part::segments).fold(0, u64::saturating_add);
         let subpaths = match count {
             1 => "1 subpath".to_owned(),
             n => format!("{n} subpaths"),
@@ -250,10 +242,7 @@ impl PathView<'_> {
     fn begin(segment: &Segment) -> Place {
         let place = Place::clone(&segment.begin);
         match segment.edge == Edge::Start && place == Place::default() {
-            true => Place {
-                name: "[start]".to_owned(),
-                ..place
-            },
+            true => Place { name: "[start]".to_owned(), ..place },
             false => place,
         }
     }
@@ -298,18 +287,13 @@ impl PathView<'_> {
         if path.near.is_empty() {
             return Ok(());
         }
-        let title = format!(
-            "{:>9} {:>9}  thread  nearly as long as the path beside",
-            scale.0, "slack"
-        );
+        let title =
+            format!("{:>9} {:>9}  thread  nearly as long as the path beside", scale.0, "slack");
         writeln!(out, "\n{}", style.bold(&title))?;
         let mut shown: Vec<&Near<Arc<Place>>> = Vec::new();
         for branch in &path.near {
             // The longest of those at one place; branches come with the longest first.
-            if !shown
-                .iter()
-                .any(|b| (&b.begin, &b.end) == (&branch.begin, &branch.end))
-            {
+            if !shown.iter().any(|b| (&b.begin, &b.end) == (&branch.begin, &branch.end)) {
                 shown.push(branch);
             }
         }
@@ -367,10 +351,7 @@ impl PathView<'_> {
             };
             let times = [prediction.time, prediction.lower, prediction.upper];
             let [time, lower, upper] = times.map(|time| scale.number(time));
-            writeln!(
-                out,
-                "{workers:>9} {time:>9} {lower:>9} {upper:>9} {faster:>9}"
-            )?;
+            writeln!(out, "{workers:>9} {time:>9} {lower:>9} {upper:>9} {faster:>9}")?;
         }
         Ok(())
     }
@@ -380,9 +361,8 @@ impl PathView<'_> {
             return Ok(());
         }
         let (named, more) = self.others.split_at(self.others.len().min(OTHERS));
-        let named = named
-            .iter()
-            .map(|p| format!("{} (span {})", name_of(p), scale.time(p.span as f64)));
+        let named =
+            named.iter().map(|p| format!("{} (span {})", name_of(p), scale.time(p.span as f64)));
         let mut names: Vec<String> = named.collect();
         if !more.is_empty() {
             names.push(format!("{} more", more.len()));
@@ -430,11 +410,7 @@ fn name_of(process: &TrackedProcess) -> String {
         "" => String::new(),
         host => format!(" on {}", one_line(host)),
     };
-    format!(
-        "{}, process {}{host}",
-        one_line(&process.program),
-        process.pid
-    )
+    format!("{}, process {}{host}", one_line(&process.program), process.pid)
 }
 
 /// The procedures that are parts of the program which can be shortened: neither what starts it, nor what has
@@ -596,15 +572,9 @@ mod tests {
             ("app::solve::factor", "factor"),
             ("main", "main"),
             ("app::run::{closure#0}", "run::{closure#0}"),
-            (
-                "app::run::{closure#0}::{closure#1}",
-                "run::{closure#0}::{closure#1}",
-            ),
+            ("app::run::{closure#0}::{closure#1}", "run::{closure#0}::{closure#1}"),
             ("<app::List<u8> as core::iter::Iterator>::next", "next"),
-            (
-                "app::apply::<fn(u8) -> app::X>",
-                "apply::<fn(u8) -> app::X>",
-            ),
+            ("app::apply::<fn(u8) -> app::X>", "apply::<fn(u8) -> app::X>"),
             ("", ""),
         ] {
             assert_eq!(tail(name), short, "{name}");
@@ -626,10 +596,7 @@ mod tests {
         for room in 24..60 {
             assert!(from_to(&a, &b, room).chars().count() <= room, "{room}");
         }
-        assert_eq!(
-            from_to(&Place::default(), &b, 40),
-            "? -> app::solve main.rs:120"
-        );
+        assert_eq!(from_to(&Place::default(), &b, 40), "? -> app::solve main.rs:120");
         assert_eq!(shown(&place("", 3), 20), "main.rs:3");
         let stripped = Place {
             name: "?0x1a2b".to_owned(),
@@ -644,10 +611,7 @@ mod tests {
         let found = |works: &[(&str, u64)]| {
             let procedure = |(name, work): &(&str, u64)| Procedure {
                 name: Known {
-                    place: Arc::new(Place {
-                        module: "/bin/app".to_owned(),
-                        ..place(name, 1)
-                    }),
+                    place: Arc::new(Place { module: "/bin/app".to_owned(), ..place(name, 1) }),
                     is_user: true,
                 },
                 work: *work,

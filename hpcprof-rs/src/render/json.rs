@@ -41,11 +41,7 @@ pub const MANY_LEVELS: usize = 400;
 /// How deep the nested form of a view is: the document, and an array and an object for each level of the
 /// view.
 pub fn levels(view: &View) -> usize {
-    2 + 2 * view
-        .preorder()
-        .map(|(_, depth)| depth + 1)
-        .max()
-        .unwrap_or(0)
+    2 + 2 * view.preorder().map(|(_, depth)| depth + 1).max().unwrap_or(0)
 }
 
 /// Prints `view` to `out`.
@@ -168,12 +164,7 @@ impl<'a> Columns<'a> {
         let metrics = metrics.map(|(key, metric)| described(key, &catalogue.metrics[*metric]));
         let zeroed = is_tracked.then(|| {
             let description = "the span of the critical path if the procedure took no time";
-            row(
-                &string(ZEROED),
-                Unit::SECONDS,
-                Aggregation::None,
-                description,
-            )
+            row(&string(ZEROED), Unit::SECONDS, Aggregation::None, description)
         });
         let own = |(key, expression): &(String, &Expression)| match expression
             .variable()
@@ -241,11 +232,7 @@ fn quality(run: &Statistics) -> String {
     });
     let unprofiled = run.unprofiled.iter().map(|row| {
         let (program, reason) = (Text(&row.program), Text(&row.reason));
-        object(&[
-            ("program", &program),
-            ("reason", &reason),
-            ("times", &row.times),
-        ])
+        object(&[("program", &program), ("reason", &reason), ("times", &row.times)])
     });
     object(&[
         ("samples", &run.samples),
@@ -253,22 +240,13 @@ fn quality(run: &Statistics) -> String {
         ("lost", &counts(&run.lost)),
         ("missing", &format!("[{}]", joined(missing))),
         ("unprofiled", &format!("[{}]", joined(unprofiled))),
-        (
-            "spawnerless",
-            &sum(run.unknown_caller_samples.values().copied()),
-        ),
+        ("spawnerless", &sum(run.unknown_caller_samples.values().copied())),
         ("spawnerless_by", &counts(&run.unknown_caller_samples)),
         ("cpu_seconds", &exact_seconds(run.cpu_ns)),
         ("spinning_seconds", &exact_seconds(run.spinning_ns)),
-        (
-            "estimated_wait_seconds",
-            &exact_seconds(run.estimated_wait_ns),
-        ),
+        ("estimated_wait_seconds", &exact_seconds(run.estimated_wait_ns)),
         ("unattributed_wait_seconds", &exact_seconds(run.wait_ns)),
-        (
-            "unknown_lock_wait_seconds",
-            &exact_seconds(run.unknown_lock_wait_ns),
-        ),
+        ("unknown_lock_wait_seconds", &exact_seconds(run.unknown_lock_wait_ns)),
     ])
 }
 
@@ -318,10 +296,7 @@ fn statistics(spread: &Spread, samples: i64) -> String {
         ("max", &exact_seconds(spread.most)),
         ("sigma", &(spread.sigma / 1e9)),
         ("imbalance", &OrNull(spread.imbalance())),
-        (
-            "standard_error",
-            &(standard_error(spread.sum as f64, samples) / 1e9),
-        ),
+        ("standard_error", &(standard_error(spread.sum as f64, samples) / 1e9)),
     ]);
     object(&[("work", &work)])
 }

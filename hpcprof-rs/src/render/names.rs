@@ -88,10 +88,7 @@ mod tests {
     #[test]
     fn wraps_at_spaces() {
         assert_eq!(wrap("a bc def", 20), ["a bc def"]);
-        assert_eq!(
-            wrap("  1 s: one two three", 12),
-            ["  1 s: one", "    two", "    three"]
-        );
+        assert_eq!(wrap("  1 s: one two three", 12), ["  1 s: one", "    two", "    three"]);
         assert_eq!(wrap("one abcdefghijkl", 8), ["one", "   …ijkl"]);
     }
 }

@@ -241,12 +241,10 @@ impl Printer<'_> {
     /// Whether a node has little of the metric that the view was pruned by, and little effort.
     fn is_little(&self, id: u32) -> bool {
         let totals = &self.view.totals;
-        [self.metric.or_effort(totals), MetricSelector::Effort]
-            .iter()
-            .all(|m| {
-                let size = |values: &[i64]| m.value(values).map_or(0.0, f64::abs);
-                size(self.view.inclusive.of(id)) * 100.0 < size(totals)
-            })
+        [self.metric.or_effort(totals), MetricSelector::Effort].iter().all(|m| {
+            let size = |values: &[i64]| m.value(values).map_or(0.0, f64::abs);
+            size(self.view.inclusive.of(id)) * 100.0 < size(totals)
+        })
     }
 
     /// Whether a caller is the only one, so that its numbers are those of the line above.
@@ -286,10 +284,7 @@ impl Printer<'_> {
             // The name of a loop says where it is.
             Label::Procedure(p) if node.kind != Kind::Loop.name() => code.procedure(p),
             Label::ParallelLoop(l) => {
-                return code
-                    .parallel_loop(l)
-                    .call
-                    .map(|at| names::location(code, at));
+                return code.parallel_loop(l).call.map(|at| names::location(code, at));
             }
             _ => return None,
         };
@@ -308,9 +303,7 @@ impl Printer<'_> {
     fn chance(&self) -> Option<String> {
         let lists = self.view.nodes.iter().map(|node| &node.children);
         let lists = lists.chain([&self.view.roots]).map(|siblings| {
-            let shown = siblings
-                .iter()
-                .filter(|id| self.view.node(**id).kind != "pruned");
+            let shown = siblings.iter().filter(|id| self.view.node(**id).kind != "pruned");
             let values = shown.map(|id| self.view.inclusive.of(*id));
             let rows = values.map(|values| {
                 Some(Sampled {
@@ -320,11 +313,7 @@ impl Printer<'_> {
             });
             rows.flatten().collect()
         });
-        if self.metric.adds_up() {
-            chance::line(lists)
-        } else {
-            None
-        }
+        if self.metric.adds_up() { chance::line(lists) } else { None }
     }
 
     /// From the largest root down, as long as one child holds at least half of its parent; nothing where the

@@ -68,9 +68,7 @@ impl Threads<'_> {
         let room = room.max(LEAST_NAME / 2);
         let line = |cells: &[String], name: &str, out: &mut dyn Write| {
             let cells = cells.iter().zip(&widths);
-            let cells: String = cells
-                .map(|(cell, width)| format!("{cell:>width$}"))
-                .collect();
+            let cells: String = cells.map(|(cell, width)| format!("{cell:>width$}")).collect();
             writeln!(out, "{cells}  {}", names::middle(name, room))
         };
         self.head(style, out)?;
@@ -94,11 +92,7 @@ impl Threads<'_> {
         let processes = &self.table.processes;
         let (listed, more) = processes.split_at(processes.len().min(most));
         for process in listed {
-            line(
-                &self.sums(process, &columns),
-                &self.process_name(process),
-                out,
-            )?;
+            line(&self.sums(process, &columns), &self.process_name(process), out)?;
         }
         if !more.is_empty() {
             line(&[], &format!("{} more processes", more.len()), out)?;
@@ -117,10 +111,7 @@ impl Threads<'_> {
             line(&cells, &name, out)?;
         }
         let rows = listed_threads.iter().map(|thread| {
-            Some(Sampled {
-                amount: self.metric.value(&thread.values)?,
-                samples: thread.samples,
-            })
+            Some(Sampled { amount: self.metric.value(&thread.values)?, samples: thread.samples })
         });
         let rows = rows.flatten().filter(|_| self.metric.adds_up());
         match chance::line([rows.collect()].into_iter()) {
@@ -159,10 +150,7 @@ impl Threads<'_> {
         let imbalance = self.spread(summary, Column::Effort).imbalance;
         let imbalance = imbalance.map_or("-".to_owned(), derived);
         let threads = counted(summary.threads);
-        let of = summary
-            .process
-            .as_ref()
-            .map_or(String::new(), |p| self.process(p));
+        let of = summary.process.as_ref().map_or(String::new(), |p| self.process(p));
         format!("process {of}: {threads}, max/mean {imbalance}")
     }
 
@@ -221,12 +209,7 @@ impl Threads<'_> {
 
     /// Prints JSON.
     pub fn json(&self, out: &mut impl Write) -> io::Result<()> {
-        let Table {
-            columns,
-            threads,
-            processes,
-            all,
-        } = self.table;
+        let Table { columns, threads, processes, all } = self.table;
         let program = &self.catalogue.statistics.program;
         let described = columns.iter().map(|c| {
             let unit = match c {

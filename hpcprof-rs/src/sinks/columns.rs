@@ -85,9 +85,7 @@ impl ColumnFile {
     }
 
     fn write(&mut self, columns: &mut [Field<'_>]) -> Result<()> {
-        self.table
-            .write(columns)
-            .map_err(|e| failed(&self.path, &e))
+        self.table.write(columns).map_err(|e| failed(&self.path, &e))
     }
 
     /// Ends the file, which is in a database directory.
@@ -95,11 +93,7 @@ impl ColumnFile {
         let ColumnFile { path, table } = self;
         let Summed { bytes, sum, .. } = table.close().map_err(|e| failed(&path, &e))?;
         let inside = path.strip_prefix(directory).unwrap_or(&path);
-        Ok(DataFile {
-            path: inside.to_string_lossy().into_owned(),
-            bytes,
-            crc32: sum.finalize(),
-        })
+        Ok(DataFile { path: inside.to_string_lossy().into_owned(), bytes, crc32: sum.finalize() })
     }
 }
 
@@ -172,9 +166,7 @@ impl ColumnFiles<'_> {
         let path = self.folder(schema::RUNS, run).join(schema::RUN_FILE);
         let of_run = |p: &&ProcessSummary| p.run == run;
         let processes: Vec<_> = self.experiment.processes.iter().filter(of_run).collect();
-        let first = processes
-            .iter()
-            .min_by_key(|p| (p.start.image, p.start.pid));
+        let first = processes.iter().min_by_key(|p| (p.start.image, p.start.pid));
         let arguments = first.map_or(&[][..], |p| &p.start.arguments);
         let threads: u32 = processes.iter().map(|p| p.threads).sum();
         let run = &self.experiment.runs[run];
@@ -227,9 +219,7 @@ impl ColumnFiles<'_> {
                 is_used[parent as usize] = true;
             }
         }
-        let used: Vec<u32> = (0..contexts.len())
-            .filter(|id| is_used[*id as usize])
-            .collect();
+        let used: Vec<u32> = (0..contexts.len()).filter(|id| is_used[*id as usize]).collect();
         let texts = Texts::new(&self.experiment.code);
         let id = |id: u32| id as i32 + 1;
         let line = |at: SourceLocation| at.line as i32;
@@ -255,10 +245,7 @@ impl ColumnFiles<'_> {
                 ("scope", Column::Int(scopes.collect())),
                 ("kind", Column::Text(kinds.collect())),
                 ("name", Column::Text(names.collect())),
-                (
-                    "module",
-                    Column::OptionalText(nodes().map(module).collect()),
-                ),
+                ("module", Column::OptionalText(nodes().map(module).collect())),
                 ("file", Column::OptionalText(nodes().map(file).collect())),
                 ("line", Column::OptionalInt(lines.collect())),
                 ("call_line", Column::OptionalInt(calls.collect())),
@@ -287,12 +274,7 @@ impl ColumnFiles<'_> {
 /// How the columns of contexts are encoded.
 fn properties(columns: &[Field<'_>]) -> WriterPropertiesBuilder {
     let delta = Encoding::DELTA_BINARY_PACKED;
-    let encodings = [
-        ("id", delta),
-        ("parent", delta),
-        ("folded", delta),
-        ("key", Encoding::PLAIN),
-    ];
+    let encodings = [("id", delta), ("parent", delta), ("folded", delta), ("key", Encoding::PLAIN)];
     let mut properties = WriterProperties::builder();
     for (name, _) in columns.iter().filter(|(_, column)| column.is_text()) {
         let column = ColumnPath::from(*name);
@@ -330,9 +312,7 @@ impl Sink for ColumnFiles<'_> {
     type Part = Part;
 
     fn begin(&self, run: usize, part: usize) -> Result<Part> {
-        let path = self
-            .folder(schema::THREAD_VALUES, run)
-            .join(format!("part-{part:04}.parquet"));
+        let path = self.folder(schema::THREAD_VALUES, run).join(format!("part-{part:04}.parquet"));
         let columns = [
             ("thread", Column::Int(Vec::new())),
             ("metric", Column::Text(Vec::new())),
@@ -344,11 +324,7 @@ impl Sink for ColumnFiles<'_> {
             .set_column_dictionary_enabled(ColumnPath::from("context"), false)
             .set_column_encoding(ColumnPath::from("context"), Encoding::DELTA_BINARY_PACKED)
             .set_column_encoding(ColumnPath::from("value"), Encoding::DELTA_BINARY_PACKED);
-        Ok(Part {
-            table: ColumnFile::create(path, &columns, properties)?,
-            columns,
-            rows: 0,
-        })
+        Ok(Part { table: ColumnFile::create(path, &columns, properties)?, columns, rows: 0 })
     }
 
     fn add(&self, part: &mut Part, thread: u32, values: &[ThreadValue]) -> Result<()> {
@@ -402,9 +378,7 @@ impl Sink for ColumnFiles<'_> {
         std::thread::scope(|scope| {
             let other = scope.spawn(write_physical);
             write_logical()?;
-            other
-                .join()
-                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         })
     }
 }

@@ -89,13 +89,7 @@ pub(super) fn write(connection: &Connection, paths: &[(usize, CriticalPath)]) ->
     }
     let mut insert = connection.prepare("INSERT INTO path_place VALUES (?, ?, ?, ?, ?)")?;
     for (id, place) in (1_i64..).zip(places) {
-        insert.execute(params![
-            id,
-            place.name,
-            place.module,
-            place.file,
-            place.line
-        ])?;
+        insert.execute(params![id, place.name, place.module, place.file, place.line])?;
     }
     Ok(())
 }

@@ -126,40 +126,22 @@ fn begin_file(
     write_contexts(&connection, &experiment.code, folded, scopes)?;
     let (logical, physical) = (experiment.logical_contexts, experiment.physical_contexts);
     let same_as = physical.is_none().then_some("logical");
-    let projections = [
-        ("logical", logical, None),
-        ("physical", physical.unwrap_or(logical), same_as),
-    ];
-    insert(
-        &connection,
-        "projection",
-        projections,
-        |rows, _, (name, contexts, same_as)| rows.add(params![name, contexts, same_as]),
-    )?;
-    insert(
-        &connection,
-        "loss",
-        &experiment.losses,
-        |rows, _, ((process, cause), samples)| {
-            rows.add(params![*process as i64 + 1, cause, signed(*samples)])
-        },
-    )?;
-    insert(
-        &connection,
-        "missing",
-        &experiment.missing,
-        |rows, id, missing| rows.add(params![id, missing.what, signed(missing.nanoseconds)]),
-    )?;
-    insert(
-        &connection,
-        "unprofiled",
-        &experiment.unprofiled,
-        |rows, id, row| rows.add(params![id, row.program, row.reason, row.times]),
-    )?;
-    critical_path::write(&connection, &experiment.critical_paths)?;
-    insert(&connection, "note", warnings.lines(), |rows, id, line| {
-        rows.add(params![id, line])
+    let projections =
+        [("logical", logical, None), ("physical", physical.unwrap_or(logical), same_as)];
+    insert(&connection, "projection", projections, |rows, _, (name, contexts, same_as)| {
+        rows.add(params![name, contexts, same_as])
     })?;
+    insert(&connection, "loss", &experiment.losses, |rows, _, ((process, cause), samples)| {
+        rows.add(params![*process as i64 + 1, cause, signed(*samples)])
+    })?;
+    insert(&connection, "missing", &experiment.missing, |rows, id, missing| {
+        rows.add(params![id, missing.what, signed(missing.nanoseconds)])
+    })?;
+    insert(&connection, "unprofiled", &experiment.unprofiled, |rows, id, row| {
+        rows.add(params![id, row.program, row.reason, row.times])
+    })?;
+    critical_path::write(&connection, &experiment.critical_paths)?;
+    insert(&connection, "note", warnings.lines(), |rows, id, line| rows.add(params![id, line]))?;
     connection.execute_batch(&schema::create_views())?;
     Ok(connection)
 }
@@ -175,22 +157,17 @@ fn id(index: u32) -> i64 {
 }
 
 fn write_metrics(connection: &Connection, experiment: &Experiment) -> rusqlite::Result<()> {
-    insert(
-        connection,
-        "metric",
-        &experiment.metrics,
-        |rows, number, m| {
-            rows.add(params![
-                number - 1,
-                m.name,
-                m.unit.name(),
-                m.aggregation.name(),
-                per_unit(m.unit),
-                m.part_of.map(|m| m as i64),
-                m.description
-            ])
-        },
-    )
+    insert(connection, "metric", &experiment.metrics, |rows, number, m| {
+        rows.add(params![
+            number - 1,
+            m.name,
+            m.unit.name(),
+            m.aggregation.name(),
+            per_unit(m.unit),
+            m.part_of.map(|m| m as i64),
+            m.description
+        ])
+    })
 }
 
 fn write_runs(connection: &Connection, experiment: &Experiment) -> rusqlite::Result<()> {
@@ -212,38 +189,33 @@ fn write_runs(connection: &Connection, experiment: &Experiment) -> rusqlite::Res
 }
 
 fn write_processes(connection: &Connection, experiment: &Experiment) -> rusqlite::Result<()> {
-    insert(
-        connection,
-        "process",
-        &experiment.processes,
-        |rows, id, p| {
-            let (start, cpu) = (&p.start, p.cpu());
-            rows.add(params![
-                id,
-                p.run as i64 + 1,
-                start.pid,
-                start.ppid,
-                signed(start.image),
-                start.executable,
-                serde_json::Value::from(start.arguments.clone()).to_string(),
-                start.directory,
-                start.event,
-                start.source,
-                signed(start.period_ns),
-                start.cores,
-                p.end.as_ref().map_or(0, |end| end.workers),
-                p.threads,
-                signed(start.realtime_ns),
-                signed(p.end_ns),
-                p.end.as_ref().map(|end| &end.reason),
-                signed(cpu.process_ns),
-                signed(cpu.children_ns),
-                signed(cpu.unsampled_ns),
-                signed(cpu.estimated_wait_ns),
-                signed(cpu.unknown_lock_wait_ns)
-            ])
-        },
-    )
+    insert(connection, "process", &experiment.processes, |rows, id, p| {
+        let (start, cpu) = (&p.start, p.cpu());
+        rows.add(params![
+            id,
+            p.run as i64 + 1,
+            start.pid,
+            start.ppid,
+            signed(start.image),
+            start.executable,
+            serde_json::Value::from(start.arguments.clone()).to_string(),
+            start.directory,
+            start.event,
+            start.source,
+            signed(start.period_ns),
+            start.cores,
+            p.end.as_ref().map_or(0, |end| end.workers),
+            p.threads,
+            signed(start.realtime_ns),
+            signed(p.end_ns),
+            p.end.as_ref().map(|end| &end.reason),
+            signed(cpu.process_ns),
+            signed(cpu.children_ns),
+            signed(cpu.unsampled_ns),
+            signed(cpu.estimated_wait_ns),
+            signed(cpu.unknown_lock_wait_ns)
+        ])
+    })
 }
 
 fn write_threads(connection: &Connection, experiment: &Experiment) -> rusqlite::Result<()> {
@@ -281,9 +253,7 @@ fn write_threads(connection: &Connection, experiment: &Experiment) -> rusqlite::
 }
 
 fn write_code(connection: &Connection, code: &Code) -> rusqlite::Result<()> {
-    insert(connection, "file", &code.files, |rows, id, path| {
-        rows.add(params![id, path])
-    })?;
+    insert(connection, "file", &code.files, |rows, id, path| rows.add(params![id, path]))?;
     insert(connection, "module", &code.modules, |rows, id, m| {
         rows.add(params![id, m.path, m.build_id, m.analysed])
     })?;

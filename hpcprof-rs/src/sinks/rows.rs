@@ -33,12 +33,7 @@ pub(super) struct Rows<'c> {
 
 impl<'c> Rows<'c> {
     pub(super) fn new(connection: &'c Connection, table: &'static str) -> Rows<'c> {
-        Rows {
-            connection,
-            table,
-            width: 0,
-            waiting: Vec::new(),
-        }
+        Rows { connection, table, width: 0, waiting: Vec::new() }
     }
 
     /// Inserts a row, maybe with later ones. All have as many values.

@@ -58,19 +58,13 @@ impl Scopes {
             let inside = matches!(node.kind, Kind::Loop | Kind::Line | Kind::Partial);
             // A line outside of all procedures has the procedure whose line it is.
             let named = (!is_region).then_some(node.procedure);
-            let procedure = if inside {
-                above.or(named)
-            } else {
-                Some(node.procedure)
-            };
+            let procedure = if inside { above.or(named) } else { Some(node.procedure) };
             around.push(procedure);
             let scope = Scope {
                 kind: node.kind,
                 procedure: procedure.filter(|p| (*p as usize) < code.procedure_count),
                 region: is_region.then_some(node.procedure),
-                parallel_loop: node
-                    .parallel_loop
-                    .filter(|_| node.kind == Kind::ParallelLoop),
+                parallel_loop: node.parallel_loop.filter(|_| node.kind == Kind::ParallelLoop),
                 location: node.location,
                 call: node.call,
                 is_runtime: node.is_runtime,

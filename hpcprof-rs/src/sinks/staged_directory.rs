@@ -101,9 +101,7 @@ fn parent_of(target: &Path) -> &Path {
 }
 
 fn temporary_in(parent: &Path) -> Result<TempDir> {
-    let directory = tempfile::Builder::new()
-        .prefix(".hpcprof-")
-        .tempdir_in(parent);
+    let directory = tempfile::Builder::new().prefix(".hpcprof-").tempdir_in(parent);
     directory.map_err(Error::io("create a directory in", parent))
 }
 

@@ -32,11 +32,7 @@ impl Analyser {
             None => Rules::built_in(),
         };
         Ok(Analyser {
-            options: Options {
-                rules,
-                threads: threads.max(1),
-                ..Options::default()
-            },
+            options: Options { rules, threads: threads.max(1), ..Options::default() },
             cache: Cache::of_user().filter(|_| use_cache),
             log: Vec::new(),
         })
@@ -50,21 +46,11 @@ impl Analyser {
     /// The structure of a file, with a line in the log.
     fn answer(&mut self, path: &Path) -> std::result::Result<Structure, StructError> {
         let started = Instant::now();
-        let Answer {
-            structure,
-            from_cache,
-        } = match &self.cache {
+        let Answer { structure, from_cache } = match &self.cache {
             Some(cache) => cache.answer(path, &self.options)?,
-            None => Answer {
-                structure: analyse(path, &self.options)?,
-                from_cache: false,
-            },
+            None => Answer { structure: analyse(path, &self.options)?, from_cache: false },
         };
-        let how = if from_cache {
-            "from the cache"
-        } else {
-            "analysed"
-        };
+        let how = if from_cache { "from the cache" } else { "analysed" };
         self.log.push(format!(
             "{}: {how} in {:.3} s, {} procedures",
             path.display(),
@@ -116,7 +102,5 @@ fn same_build(module: &Module, structure: &Structure) -> bool {
 
 /// The error's text without the path, which the warning already begins with.
 fn one_problem(text: &str, path: &str) -> String {
-    text.strip_prefix(path)
-        .map_or(text, |rest| rest.trim_start_matches([':', ' ']))
-        .to_owned()
+    text.strip_prefix(path).map_or(text, |rest| rest.trim_start_matches([':', ' '])).to_owned()
 }

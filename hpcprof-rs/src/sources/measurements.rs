@@ -82,10 +82,7 @@ pub struct Measurements {
 impl ProcessInput {
     /// The samples of a thread that are on the critical path.
     pub fn on_path(&self, thread: u32) -> &[OnPath] {
-        let all = self
-            .critical_path
-            .as_ref()
-            .map_or(&[][..], |path| &path.on_path);
+        let all = self.critical_path.as_ref().map_or(&[][..], |path| &path.on_path);
         let begin = all.partition_point(|s| s.profile < thread);
         let end = all.partition_point(|s| s.profile <= thread);
         &all[begin..end]
@@ -206,16 +203,14 @@ fn used_cpu_time(input: &ProcessInput) -> bool {
 }
 
 fn entry(processes: &mut ByIdentity, start_monotonic_ns: u64, pid: u32) -> &mut ProcessInput {
-    processes
-        .entry((start_monotonic_ns, pid))
-        .or_insert_with(|| ProcessInput {
-            run: 0,
-            pid,
-            start_monotonic_ns,
-            process: None,
-            critical_path: None,
-            threads: BTreeMap::new(),
-        })
+    processes.entry((start_monotonic_ns, pid)).or_insert_with(|| ProcessInput {
+        run: 0,
+        pid,
+        start_monotonic_ns,
+        process: None,
+        critical_path: None,
+        threads: BTreeMap::new(),
+    })
 }
 
 /// What a file holds; `None`, with a warning that says what that costs, if it cannot be read.
@@ -262,16 +257,9 @@ fn read_critical_path(path: &Path, processes: &mut ByIdentity, warnings: &mut Wa
     let Some(mut found) = decoded(path, CriticalPath::decode, cost, warnings) else {
         return;
     };
-    found
-        .on_path
-        .sort_unstable_by_key(|s| (s.profile, s.record));
+    found.on_path.sort_unstable_by_key(|s| (s.profile, s.record));
     let slot = entry(processes, found.image, found.pid);
-    fill(
-        &mut slot.critical_path,
-        found,
-        (path, "critical path"),
-        warnings,
-    );
+    fill(&mut slot.critical_path, found, (path, "critical path"), warnings);
 }
 
 /// Finds the profiles of a file. Returns whether any is readable.

@@ -61,11 +61,7 @@ fn newest(
             .or_else(|_| entry.metadata())
             .and_then(|m| m.modified())
             .unwrap_or(SystemTime::UNIX_EPOCH);
-        let path = if directory == Path::new(".") {
-            path
-        } else {
-            entry.path()
-        };
+        let path = if directory == Path::new(".") { path } else { entry.path() };
         let candidate = (time, path);
         if best.as_ref().is_none_or(|b| *b < candidate) {
             best = Some(candidate);
@@ -85,16 +81,10 @@ mod tests {
     #[test]
     fn recognises_directory_names() {
         assert_eq!(program_of_directory("hpcrun-app-measurements"), Some("app"));
-        assert_eq!(
-            program_of_directory("hpcrun-my-app-measurements-12"),
-            Some("my-app")
-        );
+        assert_eq!(program_of_directory("hpcrun-my-app-measurements-12"), Some("my-app"));
         assert_eq!(program_of_directory("hpcrun-app-measurements-x"), None);
         assert_eq!(program_of_directory("hpcrun-app-database"), None);
         assert_eq!(program_of_directory("hpcrun--measurements"), None);
-        assert_eq!(
-            kind_of_directory("hpcrun-a-database-2", "-database"),
-            Some("a")
-        );
+        assert_eq!(kind_of_directory("hpcrun-a-database-2", "-database"), Some("a"));
     }
 }

@@ -59,10 +59,7 @@ fn find(
     let chain = found.clone()?;
     let is_twin =
         |(other, text): &(u32, Option<String>)| other != at && text.as_ref() == Some(&chain);
-    Some(CallChain {
-        has_twin: chains.iter().any(is_twin),
-        chain,
-    })
+    Some(CallChain { has_twin: chains.iter().any(is_twin), chain })
 }
 
 /// The chain that ends with the call at `last`.
@@ -80,9 +77,8 @@ fn chain(tokens: &[Token], last: usize, starts: &[&str]) -> Option<String> {
 }
 
 /// What may stand before a bracket without being called.
-const KEYWORDS: [&str; 11] = [
-    "as", "await", "break", "else", "if", "in", "match", "move", "mut", "return", "while",
-];
+const KEYWORDS: [&str; 11] =
+    ["as", "await", "break", "else", "if", "in", "match", "move", "mut", "return", "while"];
 
 /// The call that the receiver of the call at `name` is: the position of its name.
 fn call_before(tokens: &[Token], name: usize) -> Option<usize> {
@@ -151,11 +147,7 @@ fn with_arguments(tokens: &[Token], name: usize) -> Option<String> {
     }
     let empty = text(at + 1)? == ")";
     let name = &tokens[name].text;
-    Some(if empty {
-        format!("{name}()")
-    } else {
-        format!("{name}(..)")
-    })
+    Some(if empty { format!("{name}()") } else { format!("{name}(..)") })
 }
 
 #[cfg(test)]
@@ -191,10 +183,7 @@ mod tests {
             (first + 8, "par_chunks(..).map(..).sum()", false),
             (1000, "par_iter().map(..).sum()", true),
         ] {
-            let expected = CallChain {
-                chain: chain.to_owned(),
-                has_twin,
-            };
+            let expected = CallChain { chain: chain.to_owned(), has_twin };
             assert_eq!(at(column), expected, "column {column}");
         }
     }
@@ -227,19 +216,11 @@ mod tests {
         let nested = "rows.par_iter().for_each(|r| r.par_chunks(2).for_each(g));";
         let split = "let n = iter::split::<_, F>(a, f).count();";
         for (text, method, chain) in [
-            (
-                "v.par_sort_by(|a, b| b.cmp(a));",
-                "par_sort_by",
-                "par_sort_by(..)",
-            ),
+            ("v.par_sort_by(|a, b| b.cmp(a));", "par_sort_by", "par_sort_by(..)"),
             ("return (a + b).map(f).sum();", "sum", "map(..).sum()"),
             (split, "count", "split(..).count()"),
             ("all(x)?.par_iter().count();", "count", "par_iter().count()"),
-            (
-                "iter.map(f).for_each(g);",
-                "for_each",
-                "map(..).for_each(..)",
-            ),
+            ("iter.map(f).for_each(g);", "for_each", "map(..).for_each(..)"),
             (nested, "for_each", "par_iter().for_each(..)"),
         ] {
             assert_eq!(chain_at(text, 1, method).as_deref(), Some(chain), "{text}");
@@ -257,9 +238,7 @@ mod tests {
 
     #[test]
     fn any_text_has_tokens() {
-        for text in [
-            "\"", "r#", "r#\"", "b'", "'", "/*", "'\\", "ä.b()", "\\", "b\"\\",
-        ] {
+        for text in ["\"", "r#", "r#\"", "b'", "'", "/*", "'\\", "ä.b()", "\\", "b\"\\"] {
             for line in 0..3 {
                 let _ = chain_at(text, line, "b");
             }

@@ -40,10 +40,7 @@ impl StructureLibrary {
                 structures.extend(decoded(&path, Structure::decode, cost, warnings));
             }
         }
-        StructureLibrary {
-            structures,
-            analyser,
-        }
+        StructureLibrary { structures, analyser }
     }
 
     /// What was analysed, and what came from the cache: a line for each module.

@@ -99,20 +99,10 @@ pub fn summarise(
         labels.map(|node| numbers.insert_full((merged(node.kind), Label::of(node))).0 as u32);
     let labels: Vec<u32> = labels.collect();
     let has_values = |node: &u32| tree.exclusive.of(*node).iter().any(|v| *v != 0);
-    let begin = |from: u32| Walk {
-        from,
-        at: procedure_of(tree, from),
-        group: 0,
-    };
-    let mut walks: Vec<Walk> = (0..tree.nodes.len() as u32)
-        .filter(has_values)
-        .map(begin)
-        .collect();
+    let begin = |from: u32| Walk { from, at: procedure_of(tree, from), group: 0 };
+    let mut walks: Vec<Walk> = (0..tree.nodes.len() as u32).filter(has_values).map(begin).collect();
     let mut ends = vec![None; tree.nodes.len()];
-    let mut groups = vec![Group {
-        node: NONE,
-        is_kept: true,
-    }];
+    let mut groups = vec![Group { node: NONE, is_kept: true }];
     for _ in 0..depth.unwrap_or(usize::MAX) {
         if walks.is_empty() {
             break;
@@ -157,20 +147,11 @@ pub fn summarise(
             let node = match kept {
                 Some((context, _)) => out.push(SummaryNode {
                     parent,
-                    context: Some(TreeNode {
-                        parent: None,
-                        ..*context
-                    }),
+                    context: Some(TreeNode { parent: None, ..*context }),
                     nodes: 1,
                 }),
                 None => {
-                    let add = || {
-                        out.push(SummaryNode {
-                            parent,
-                            context: None,
-                            nodes: 0,
-                        })
-                    };
+                    let add = || out.push(SummaryNode { parent, context: None, nodes: 0 });
                     let node = *left_out.entry(parent).or_insert_with(add);
                     out.nodes[node as usize].nodes += 1;
                     node
@@ -182,10 +163,7 @@ pub fn summarise(
                     out.own.subtract(parent, values);
                 }
             }
-            next.push(Group {
-                node,
-                is_kept: kept.is_some(),
-            });
+            next.push(Group { node, is_kept: kept.is_some() });
         }
         groups = next;
         walks.retain_mut(|walk| {

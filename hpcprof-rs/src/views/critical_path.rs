@@ -61,9 +61,7 @@ fn add<P>(to: &mut Segment<P>, other: &Segment<P>) {
     to.count = to.count.saturating_add(other.count);
     let is_same = to.rank == other.rank;
     to.rank = to.rank.filter(|_| is_same);
-    to.thread = to
-        .thread
-        .filter(|thread| is_same && other.thread == Some(*thread));
+    to.thread = to.thread.filter(|thread| is_same && other.thread == Some(*thread));
 }
 
 /// Equal consecutive segments as one.
@@ -115,10 +113,7 @@ fn shorten<P>(parts: Vec<Part<P>>, most: usize) -> Vec<Part<P>> {
     let mut by_time: Vec<usize> = (0..parts.len()).collect();
     by_time.sort_by_key(|index| Reverse(parts[*index].time()));
     let mut is_kept = vec![false; parts.len()];
-    by_time
-        .iter()
-        .take(most)
-        .for_each(|index| is_kept[*index] = true);
+    by_time.iter().take(most).for_each(|index| is_kept[*index] = true);
     let mut shown: Vec<Part<P>> = Vec::new();
     let mut last_kept = true;
     for (part, kept) in parts.into_iter().zip(is_kept) {
@@ -142,15 +137,7 @@ mod tests {
     use hpc_formats::critical_path::Edge;
 
     fn segment(end: u32, time: u64) -> Segment<u32> {
-        Segment {
-            edge: Edge::Join,
-            rank: None,
-            thread: Some(1),
-            time,
-            count: 1,
-            begin: 0,
-            end,
-        }
+        Segment { edge: Edge::Join, rank: None, thread: Some(1), time, count: 1, begin: 0, end }
     }
 
     #[test]
@@ -162,29 +149,12 @@ mod tests {
         }
         path.push(segment(9, 100));
         let parts = arrange(&path, 20);
-        let [
-            Part::Segment(first),
-            Part::Loop(4, body),
-            Part::Segment(last),
-        ] = &parts[..]
-        else {
+        let [Part::Segment(first), Part::Loop(4, body), Part::Segment(last)] = &parts[..] else {
             panic!("{parts:?}");
         };
         assert_eq!((first.time, last.time), (100, 100));
-        assert_eq!(
-            body[0],
-            Part::Segment(Segment {
-                count: 8,
-                ..segment(1, 80)
-            })
-        );
-        assert_eq!(
-            body[1],
-            Part::Segment(Segment {
-                count: 4,
-                ..segment(2, 20)
-            })
-        );
+        assert_eq!(body[0], Part::Segment(Segment { count: 8, ..segment(1, 80) }));
+        assert_eq!(body[1], Part::Segment(Segment { count: 4, ..segment(2, 20) }));
         let sum = |of: fn(&Part<u32>) -> u64| parts.iter().map(of).sum::<u64>();
         assert_eq!((sum(Part::time), sum(Part::segments)), (300, 14));
     }
@@ -201,22 +171,14 @@ mod tests {
         let mut path: Vec<Segment<u32>> = (0..3).map(|_| segment(1, 1)).collect();
         path[1].thread = Some(2);
         let parts = arrange(&path, 1);
-        let expected = Segment {
-            rank: None,
-            thread: None,
-            count: 3,
-            ..segment(1, 3)
-        };
+        let expected = Segment { rank: None, thread: None, count: 3, ..segment(1, 3) };
         assert_eq!(parts, [Part::Segment(expected)]);
     }
 
     #[test]
     fn short_parts_between_long_ones_are_summed_up() {
-        let path: Vec<Segment<u32>> = [9, 1, 1, 9, 1]
-            .iter()
-            .zip(1..)
-            .map(|(t, n)| segment(n, *t))
-            .collect();
+        let path: Vec<Segment<u32>> =
+            [9, 1, 1, 9, 1].iter().zip(1..).map(|(t, n)| segment(n, *t)).collect();
         let parts = arrange(&path, 2);
         let times: Vec<u64> = parts.iter().map(Part::time).collect();
         assert_eq!(times, [9, 2, 9, 1]);

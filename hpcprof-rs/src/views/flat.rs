@@ -96,9 +96,7 @@ pub fn arrange(tree: &Tree, code: &Code) -> (View, Vec<Option<u32>>) {
 fn path(tree: &Tree, code: &Code, context: u32) -> Vec<(Label, &'static str)> {
     let leaf = &tree.nodes[context as usize];
     let scopes = scopes(tree, context);
-    let outermost = scopes
-        .last()
-        .map_or(leaf, |scope| &tree.nodes[*scope as usize]);
+    let outermost = scopes.last().map_or(leaf, |scope| &tree.nodes[*scope as usize]);
     let kind = match outermost.kind {
         Kind::Partial | Kind::Inlined | Kind::ParallelLoop => outermost.kind,
         _ => Kind::Procedure,
@@ -109,11 +107,8 @@ fn path(tree: &Tree, code: &Code, context: u32) -> Vec<(Label, &'static str)> {
     };
     let file = label.location(code).map(|location| location.file);
     let module = code.procedure(outermost.procedure).module;
-    let mut path = vec![
-        (Label::Module(module), "module"),
-        (Label::File(file), "file"),
-        (label, kind.name()),
-    ];
+    let mut path =
+        vec![(Label::Module(module), "module"), (Label::File(file), "file"), (label, kind.name())];
     let loops = scopes.iter().rev().map(|scope| tree.nodes[*scope as usize]);
     let loops = loops.filter(|node| node.kind == Kind::Loop);
     path.extend(loops.map(|node| (Label::Procedure(node.procedure), Kind::Loop.name())));

@@ -56,14 +56,7 @@ impl FoldOptions {
 }
 
 /// The identity of a context among its siblings.
-type Key = (
-    Option<u32>,
-    Kind,
-    u32,
-    Option<SourceLocation>,
-    Option<u32>,
-    Option<SourceLocation>,
-);
+type Key = (Option<u32>, Kind, u32, Option<SourceLocation>, Option<u32>, Option<SourceLocation>);
 
 /// Where a folded context's cost and callees go.
 #[derive(Clone, Copy)]
@@ -101,11 +94,7 @@ impl Target {
 
     /// A node that is kept.
     fn kept(node: u32) -> Target {
-        Target {
-            cost: Some(node),
-            parent: Some(node),
-            ..Target::ROOT
-        }
+        Target { cost: Some(node), parent: Some(node), ..Target::ROOT }
     }
 
     /// The target of what lies in a frame that is folded into this one.
@@ -202,19 +191,12 @@ pub fn fold_contexts(
         numbers[*from as usize] = to;
     }
     let number = |id: u32| numbers[id as usize];
-    of.iter_mut()
-        .for_each(|target| *target = target.map(number));
+    of.iter_mut().for_each(|target| *target = target.map(number));
     let nodes = order.iter().map(|id| {
         let node = placed[*id as usize];
-        TreeNode {
-            parent: node.parent.map(number),
-            ..node
-        }
+        TreeNode { parent: node.parent.map(number), ..node }
     });
-    Folded {
-        tree: nodes.collect(),
-        of,
-    }
+    Folded { tree: nodes.collect(), of }
 }
 
 struct Folder<'a, S> {
@@ -240,9 +222,7 @@ impl<S: Fn(u32) -> TreeNode> Folder<'_, S> {
     }
 
     fn place(&mut self, node: &TreeNode) -> Target {
-        let above = node
-            .parent
-            .map_or(Target::ROOT, |p| self.targets[p as usize]);
+        let above = node.parent.map_or(Target::ROOT, |p| self.targets[p as usize]);
         self.levels.push(1);
         let is_root = above.parent.is_none();
         if node.kind == Kind::Line {
@@ -255,10 +235,7 @@ impl<S: Fn(u32) -> TreeNode> Folder<'_, S> {
             return self.place_loop(above, node);
         }
         if !is_root && self.is_runtime(node, above.after_runtime) {
-            return Target {
-                after_runtime: true,
-                ..above.folding(node)
-            };
+            return Target { after_runtime: true, ..above.folding(node) };
         }
         let inlined_system = self.origin(node) == Origin::System && node.kind != Kind::Procedure;
         // Below start-up frames that were folded away there is no context to fold into.
@@ -281,11 +258,8 @@ impl<S: Fn(u32) -> TreeNode> Folder<'_, S> {
         };
         match above.cost {
             Some(cost) if self.options.lines && location.is_some() => {
-                let line = TreeNode {
-                    location,
-                    procedure: self.out[cost as usize].procedure,
-                    ..*node
-                };
+                let line =
+                    TreeNode { location, procedure: self.out[cost as usize].procedure, ..*node };
                 self.keep(above, &line)
             }
             _ => above,
@@ -299,19 +273,12 @@ impl<S: Fn(u32) -> TreeNode> Folder<'_, S> {
         if of_system || self.is_runtime(node, above.after_runtime) {
             return above;
         }
-        Target {
-            after_runtime: above.after_runtime,
-            line: above.line,
-            ..self.keep(above, node)
-        }
+        Target { after_runtime: above.after_runtime, line: above.line, ..self.keep(above, node) }
     }
 
     /// The frames of a parallel loop go to the loop's node, made where a path enters it.
     fn place_parallel_loop(&mut self, above: Target, node: &TreeNode, index: u32) -> Target {
-        let inside = Target {
-            after_runtime: true,
-            ..above.folding(node)
-        };
+        let inside = Target { after_runtime: true, ..above.folding(node) };
         if above.within == Some(index) {
             return inside;
         }
@@ -449,11 +416,7 @@ impl<S: Fn(u32) -> TreeNode> Folder<'_, S> {
             return *id;
         }
         let id = self.out.len() as u32;
-        self.out.push(TreeNode {
-            parent,
-            recursion: 1,
-            ..*node
-        });
+        self.out.push(TreeNode { parent, recursion: 1, ..*node });
         self.index.insert(key, id);
         id
     }

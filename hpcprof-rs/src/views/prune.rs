@@ -29,9 +29,7 @@ pub fn prune(view: View, limits: Limits, metric: MetricSelector<'_>) -> View {
     let is_whole = |node: u32| !matches!(view.node(node).label, Label::Pruned(_));
     let keeps = |node: u32| is_whole(node) && size(view.inclusive.of(node)) >= least;
     let sizes = subtree_sizes(&view);
-    let exclusive = view
-        .exclusive
-        .inclusive(view.nodes.iter().map(|n| n.parent));
+    let exclusive = view.exclusive.inclusive(view.nodes.iter().map(|n| n.parent));
     let mut out = View::new(view.name, view.totals.clone());
     // (siblings in the view, their parent in the result, their level)
     let mut work: Vec<(&[u32], Option<u32>, usize)> = vec![(&view.roots, None, 1)];
@@ -40,11 +38,7 @@ pub fn prune(view: View, limits: Limits, metric: MetricSelector<'_>) -> View {
         let (kept, cut): (Vec<u32>, Vec<u32>) = siblings.iter().copied().partition(is_kept);
         for node in kept {
             let source = view.node(node);
-            let id = out.push(ViewNode {
-                parent,
-                children: Vec::new(),
-                ..source.clone()
-            });
+            let id = out.push(ViewNode { parent, children: Vec::new(), ..source.clone() });
             out.inclusive.add(id, view.inclusive.of(node));
             out.exclusive.add(id, view.exclusive.of(node));
             work.push((&source.children, Some(id), level + 1));

@@ -111,11 +111,7 @@ impl Spread {
 
 /// All threads as one.
 pub fn total_of(threads: &[&Thread]) -> Thread {
-    let metrics = threads
-        .iter()
-        .map(|t| t.values.len())
-        .max()
-        .unwrap_or(OVERHEAD + 1);
+    let metrics = threads.iter().map(|t| t.values.len()).max().unwrap_or(OVERHEAD + 1);
     let all = |value: &dyn Fn(&Thread) -> i64| sum(threads.iter().map(|t| value(t)));
     Thread {
         samples: all(&|t| t.samples),
@@ -183,10 +179,5 @@ pub fn arrange<'a>(
         let (a, b) = (metric.value(&a.values), metric.value(&b.values));
         b.partial_cmp(&a).unwrap_or(Ordering::Equal)
     });
-    Table {
-        columns,
-        threads,
-        processes,
-        all,
-    }
+    Table { columns, threads, processes, all }
 }

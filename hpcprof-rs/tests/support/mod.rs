@@ -145,24 +145,14 @@ impl ThreadBuilder {
 
     /// A frame of run-time support (1<->0).
     pub fn support(&mut self, parent: u32, address: CodeAddress) -> u32 {
-        self.note(
-            parent,
-            Association::OneToZero,
-            1,
-            address,
-            CodeAddress::NONE,
-        )
+        self.note(parent, Association::OneToZero, 1, address, CodeAddress::NONE)
     }
 
     /// A scheduler's frame that stands for the frames of a spawner (1<->M).
     pub fn spawner(&mut self, parent: u32, scheduler: CodeAddress, frames: &[CodeAddress]) -> u32 {
         let mut at = parent;
         for (index, frame) in frames.iter().enumerate() {
-            let ip = if index == 0 {
-                scheduler
-            } else {
-                CodeAddress::NONE
-            };
+            let ip = if index == 0 { scheduler } else { CodeAddress::NONE };
             at = self.note(at, Association::OneToMany, index as u32 + 1, ip, *frame);
         }
         at
@@ -209,10 +199,7 @@ impl ThreadBuilder {
         put(header::RECORDS, &(self.records.len() as u64).to_le_bytes());
         put(header::SAMPLES, &self.samples.to_le_bytes());
         put(header::WEIGHT, &self.weight.to_le_bytes());
-        put(
-            header::OVERSUBSCRIBED,
-            &self.oversubscribed.to_bits().to_le_bytes(),
-        );
+        put(header::OVERSUBSCRIBED, &self.oversubscribed.to_bits().to_le_bytes());
         put(header::LAST_NS, &(self.image + 2_000_000_000).to_le_bytes());
         put(header::CPU_NS, &self.cpu_ns.to_le_bytes());
         put(header::IDLE_WEIGHT, &self.idle.to_le_bytes());
@@ -260,10 +247,7 @@ impl StructureBuilder {
     }
 
     pub fn line(&mut self, file: &str, line: u32) -> SourceLine {
-        SourceLine {
-            file: self.text(file),
-            line,
-        }
+        SourceLine { file: self.text(file), line }
     }
 
     pub fn procedure(
@@ -446,10 +430,8 @@ impl Run {
         std::fs::write(directory.join(self.process_name()), self.process_bytes())
             .expect("process file");
         for thread in &self.threads {
-            let name = format!(
-                "thread-{}-{}-{}.hpcprofile",
-                thread.pid, thread.image, thread.ordinal
-            );
+            let name =
+                format!("thread-{}-{}-{}.hpcprofile", thread.pid, thread.image, thread.ordinal);
             std::fs::write(directory.join(name), thread.bytes()).expect("profile");
         }
         if let Some(path) = &self.critical_path {
@@ -457,9 +439,7 @@ impl Run {
             std::fs::write(directory.join(name), path.encode()).expect("critical path");
         }
         for (index, structure) in self.structures.iter().enumerate() {
-            let path = directory
-                .join("structure")
-                .join(format!("{index}.hpcstruct"));
+            let path = directory.join("structure").join(format!("{index}.hpcstruct"));
             std::fs::write(path, structure.encode()).expect("structure");
         }
     }
@@ -493,11 +473,7 @@ pub fn tool_on_screen(columns: usize, arguments: &[&str]) -> Result<String, Stri
     // The user's cache is no business of the tests.
     cli.build.no_cache = true;
     let mut out = Vec::new();
-    let style = hpcprof_rs::render::style::Style {
-        width: columns,
-        line: columns,
-        colour: false,
-    };
+    let style = hpcprof_rs::render::style::Style { width: columns, line: columns, colour: false };
     hpcprof_rs::run::run(cli, style, &mut out).map_err(|e| e.to_string())?;
     Ok(String::from_utf8(out).expect("output is UTF-8"))
 }
@@ -536,11 +512,7 @@ pub fn build(directories: &[&[&Run]], options: &[&str]) -> Database {
     arguments.extend(["-o", text(&path)]);
     arguments.extend(options);
     let screen = tool(&arguments).expect("build");
-    Database {
-        _temp: temp,
-        path,
-        screen,
-    }
+    Database { _temp: temp, path, screen }
 }
 
 /// Carries out a command on a database: `flat --lines` is `hpcprof-rs flat DATABASE --lines`.

@@ -18,9 +18,7 @@ pub struct Query {
 
 /// All fenced blocks of a page that begin with `sql` and a reader.
 pub fn queries(page: &str) -> Vec<Query> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../docs")
-        .join(page);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs").join(page);
     let text = std::fs::read_to_string(path).expect("a page of the documentation");
     let (mut found, mut title, mut inside) = (Vec::new(), "", false);
     for line in text.lines() {
@@ -28,11 +26,7 @@ pub fn queries(page: &str) -> Vec<Query> {
             title = heading;
         } else if let Some(reader) = line.strip_prefix("```sql ") {
             let (title, reader) = (title.to_owned(), reader.to_owned());
-            found.push(Query {
-                title,
-                reader,
-                sql: String::new(),
-            });
+            found.push(Query { title, reader, sql: String::new() });
             inside = true;
         } else if line.starts_with("```") {
             inside = false;

@@ -77,10 +77,7 @@ pub fn structures() -> Vec<hpc_formats::structure::Structure> {
     app.span(0x1410, p, Some(inner), (APP_FILE, 23), None);
     let p = app.procedure("app::caller::{closure#0}", Some((APP_FILE, 22)), User);
     app.span(0x1500, p, None, (APP_FILE, 23), None);
-    let (name, at) = (
-        "core::ops::function::FnOnce::call_once",
-        ("/rustc/core/function.rs", 250),
-    );
+    let (name, at) = ("core::ops::function::FnOnce::call_once", ("/rustc/core/function.rs", 250));
     let p = app.procedure(name, Some(at), System);
     app.span(0x1600, p, None, at, None);
     let name = "work_stealing_rt::worker::main_loop";

@@ -50,10 +50,8 @@ pub fn folded(text: &str) -> Paths {
 
 /// A flame graph: what a box holds that no box above it does.
 pub fn flamegraph(svg: &str) -> Paths {
-    let options = roxmltree::ParsingOptions {
-        allow_dtd: true,
-        ..roxmltree::ParsingOptions::default()
-    };
+    let options =
+        roxmltree::ParsingOptions { allow_dtd: true, ..roxmltree::ParsingOptions::default() };
     let document = roxmltree::Document::parse_with_options(svg, options).expect("XML");
     let number = |node: roxmltree::Node<'_, '_>, name: &str| -> i64 {
         let found = node.attributes().find(|a| a.name() == name);
@@ -63,38 +61,19 @@ pub fn flamegraph(svg: &str) -> Paths {
     let mut boxes = Vec::new();
     for group in document.descendants().filter(|n| n.has_tag_name("g")) {
         let child = |name| group.children().find(|n| n.tag_name().name() == name);
-        let (title, shape) = (
-            child("title").expect("a title"),
-            child("rect").expect("a box"),
-        );
-        let name = title
-            .text()
-            .unwrap_or("")
-            .rsplit_once(" (")
-            .expect("an amount")
-            .0;
+        let (title, shape) = (child("title").expect("a title"), child("rect").expect("a box"));
+        let name = title.text().unwrap_or("").rsplit_once(" (").expect("an amount").0;
         let in_samples = |name: &str| {
-            let found = shape
-                .attributes()
-                .find(|a| a.name() == name && a.namespace().is_some());
+            let found = shape.attributes().find(|a| a.name() == name && a.namespace().is_some());
             found.expect(name).value().parse::<i64>().expect("a number")
         };
         let begin = in_samples("x");
-        boxes.push((
-            number(shape, "y"),
-            begin,
-            begin + in_samples("w"),
-            name.to_owned(),
-        ));
+        boxes.push((number(shape, "y"), begin, begin + in_samples("w"), name.to_owned()));
     }
     // The lowest box is "all"; a box lies above one that contains it.
     boxes.sort_by_key(|(y, begin, _, _)| (-y, *begin));
-    let height = boxes[0].0
-        - boxes
-            .iter()
-            .map(|b| b.0)
-            .find(|y| *y < boxes[0].0)
-            .expect("two rows");
+    let height =
+        boxes[0].0 - boxes.iter().map(|b| b.0).find(|y| *y < boxes[0].0).expect("two rows");
     let mut paths = Paths::new();
     let mut known: Vec<(i64, i64, i64, Vec<String>)> = Vec::new();
     for (y, begin, end, name) in boxes {
@@ -118,20 +97,13 @@ pub fn flamegraph(svg: &str) -> Paths {
 /// speedscope's file with profiles of events.
 pub fn speedscope(text: &str) -> Profiles {
     let json: Value = serde_json::from_str(text).expect("JSON");
-    assert_eq!(
-        json["$schema"],
-        "https://www.speedscope.app/file-format-schema.json"
-    );
+    assert_eq!(json["$schema"], "https://www.speedscope.app/file-format-schema.json");
     let frames = json["shared"]["frames"].as_array().expect("frames");
     let mut profiles = Profiles::new();
     for profile in json["profiles"].as_array().expect("profiles") {
         assert_eq!(profile["type"], "evented");
         let name = profile["name"].as_str().expect("a name").to_owned();
-        let unit = if name == "samples" {
-            "none"
-        } else {
-            "nanoseconds"
-        };
+        let unit = if name == "samples" { "none" } else { "nanoseconds" };
         assert_eq!(profile["unit"], unit, "{name}");
         assert_eq!(profile["startValue"], 0);
         let mut paths = Paths::new();
@@ -295,11 +267,7 @@ impl Pprof {
         let mut profiles = Profiles::new();
         for (index, kind) in self.message.sample_types.iter().enumerate() {
             let name = self.text(kind.name);
-            let unit = if name == "samples" {
-                "count"
-            } else {
-                "nanoseconds"
-            };
+            let unit = if name == "samples" { "count" } else { "nanoseconds" };
             assert_eq!(self.text(kind.unit), unit, "{name}");
             let mut paths = Paths::new();
             for (frames, values) in &self.samples {
@@ -317,40 +285,26 @@ pub fn firefox(text: &str) -> BTreeMap<String, Vec<(Vec<Place>, i64)>> {
     let json: Value = serde_json::from_str(text).expect("JSON");
     assert_eq!(json["meta"]["preprocessedProfileVersion"], 60);
     let shared = &json["shared"];
-    for table in [
-        "stackTable",
-        "frameTable",
-        "funcTable",
-        "resourceTable",
-        "nativeSymbols",
-        "sources",
-    ] {
+    for table in
+        ["stackTable", "frameTable", "funcTable", "resourceTable", "nativeSymbols", "sources"]
+    {
         check_columns(&shared[table], table);
     }
     let categories = json["meta"]["categories"].as_array().expect("categories");
     let at = |table: &str, column: &str, index: u64| &shared[table][column][index as usize];
     let string = |index: &Value| match index.as_u64() {
-        Some(index) => shared["stringArray"][index as usize]
-            .as_str()
-            .expect("a text")
-            .to_owned(),
+        Some(index) => shared["stringArray"][index as usize].as_str().expect("a text").to_owned(),
         None => String::new(),
     };
     let place = |stack: u64| {
         let frame = at("stackTable", "frame", stack).as_u64().expect("a frame");
-        let category = at("frameTable", "category", frame)
-            .as_u64()
-            .expect("a category");
+        let category = at("frameTable", "category", frame).as_u64().expect("a category");
         assert!((category as usize) < categories.len());
-        let function = at("frameTable", "func", frame)
-            .as_u64()
-            .expect("a function");
+        let function = at("frameTable", "func", frame).as_u64().expect("a function");
         let source = at("funcTable", "source", function).as_u64();
         let file = source.map_or(String::new(), |s| string(at("sources", "filename", s)));
         if let Some(resource) = at("funcTable", "resource", function).as_u64() {
-            let lib = at("resourceTable", "lib", resource)
-                .as_u64()
-                .expect("a library");
+            let lib = at("resourceTable", "lib", resource).as_u64().expect("a library");
             assert!(json["libs"][lib as usize]["path"].is_string());
         }
         let line = at("frameTable", "line", frame).as_i64().unwrap_or(0);
@@ -378,10 +332,7 @@ pub fn firefox(text: &str) -> BTreeMap<String, Vec<(Vec<Place>, i64)>> {
             while let Some(stack) = at_stack {
                 frames.push(place(stack));
                 at_stack = at("stackTable", "prefix", stack).as_u64();
-                assert!(
-                    at_stack.is_none_or(|below| below < stack),
-                    "a prefix comes before"
-                );
+                assert!(at_stack.is_none_or(|below| below < stack), "a prefix comes before");
             }
             frames.reverse();
             let weight = samples["weight"][index].as_f64().expect("a weight");
@@ -473,14 +424,10 @@ impl Callgrind {
                     let (at, amounts) = (row[0], &row[1..]);
                     assert_eq!(amounts.len(), out.events.len(), "{line}");
                     let slots = match std::mem::take(&mut is_call) {
-                        true => out
-                            .calls
-                            .entry((function.clone(), at, callee.clone()))
-                            .or_default(),
-                        false => out
-                            .own
-                            .entry((function.clone(), file.clone(), at))
-                            .or_default(),
+                        true => {
+                            out.calls.entry((function.clone(), at, callee.clone())).or_default()
+                        }
+                        false => out.own.entry((function.clone(), file.clone(), at)).or_default(),
                     };
                     slots.resize(amounts.len(), 0);
                     for (slot, amount) in slots.iter_mut().zip(amounts) {

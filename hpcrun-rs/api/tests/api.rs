@@ -36,10 +36,7 @@ fn strands_go_where_they_are_sent() {
     Strand::merge(ended, Edge::Join);
     assert_eq!(length(), 37);
     assert_eq!(edges(), [(u64::from(line), EDGE_JOIN)]);
-    assert_eq!(
-        procedures(),
-        [("outer".to_owned(), 7), ("inner".to_owned(), 20)]
-    );
+    assert_eq!(procedures(), [("outer".to_owned(), 7), ("inner".to_owned(), 20)]);
 
     let first = Strand::copy().expect("tracked");
     work(1);
@@ -86,29 +83,12 @@ fn the_header_does_the_same_in_c_and_in_cpp() {
         let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("header-{compiler}"));
         let source = folder.join("tests/header.c");
         let mut command = Command::new(compiler);
-        command.args([
-            standard,
-            "-O2",
-            "-Wall",
-            "-Wextra",
-            "-Wpedantic",
-            "-Werror",
-            "-rdynamic",
-        ]);
+        command.args([standard, "-O2", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-rdynamic"]);
         if compiler == "c++" {
             command.args(["-x", "c++"]);
         }
-        command
-            .arg("-I")
-            .arg(folder)
-            .arg(source)
-            .arg("-o")
-            .arg(&program)
-            .arg("-ldl");
-        assert!(
-            command.status().expect("a compiler").success(),
-            "{compiler}"
-        );
+        command.arg("-I").arg(folder).arg(source).arg("-o").arg(&program).arg("-ldl");
+        assert!(command.status().expect("a compiler").success(), "{compiler}");
         let output = Command::new(program).output().expect("it starts");
         let errors = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{compiler}: {errors}");

@@ -240,10 +240,8 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent_and_its_examples_parse() {
         Options::command().debug_assert();
-        let examples: Vec<&str> = EXAMPLES
-            .lines()
-            .filter_map(|line| line.strip_prefix("  cargo hpcrun"))
-            .collect();
+        let examples: Vec<&str> =
+            EXAMPLES.lines().filter_map(|line| line.strip_prefix("  cargo hpcrun")).collect();
         assert_eq!(examples.len(), 3);
         for line in examples {
             parse(&format!("cargo hpcrun{line}"));
@@ -256,10 +254,7 @@ mod tests {
         assert_eq!(o.action, Action::Run);
         assert_eq!(o.choice.bin.as_deref(), Some("a"));
         assert_eq!(o.arguments, ["-q", "--bin", "b"]);
-        assert_eq!(
-            o.build.common(),
-            ["--features", "x,y", "--features", "z"].map(str::to_owned)
-        );
+        assert_eq!(o.build.common(), ["--features", "x,y", "--features", "z"].map(str::to_owned));
         assert_eq!(parse("cargo hpcrun build").action, Action::Build);
         assert!(Options::try_parse_from(["hpcrun", "--bin", "a", "--bench", "b"]).is_err());
     }

@@ -65,9 +65,7 @@ pub(crate) fn build(
         .map_err(|e| Failure::own(format!("cannot run cargo: {e}")))?;
     let messages = child.stdout.take().map(BufReader::new);
     let built = messages.map(|m| read(m, project)).transpose();
-    let status = child
-        .wait()
-        .map_err(|e| Failure::own(format!("lost track of cargo: {e}")))?;
+    let status = child.wait().map_err(|e| Failure::own(format!("lost track of cargo: {e}")))?;
     if !status.success() {
         return Err(Failure::own("cargo build failed, as it says above"));
     }
@@ -194,10 +192,7 @@ mod tests {
             ("CARGO_PROFILE_MY_RELEASE_STRIP", "none"),
             ("CARGO_PROFILE_MY_RELEASE_SPLIT_DEBUGINFO", "off"),
         ] {
-            assert!(
-                set.contains(&(name.as_ref(), Some(value.as_ref()))),
-                "{set:?}"
-            );
+            assert!(set.contains(&(name.as_ref(), Some(value.as_ref()))), "{set:?}");
         }
     }
 }

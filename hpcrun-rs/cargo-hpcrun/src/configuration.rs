@@ -62,11 +62,7 @@ pub(crate) fn environment(build: &Build) -> Vec<(OsString, OsString)> {
     let variables = section["env"].as_object().into_iter().flatten();
     variables
         .filter_map(|(name, given)| {
-            let Variable {
-                text,
-                is_forced,
-                is_relative,
-            } = variable(given)?;
+            let Variable { text, is_forced, is_relative } = variable(given)?;
             if !is_forced && std::env::var_os(name).is_some() {
                 return None;
             }
@@ -146,23 +142,15 @@ fn ask(options: &[&str], key: &str, build: &Build) -> String {
     }
     // A stable cargo has the command too, behind this variable.
     let output = command.arg(key).env("RUSTC_BOOTSTRAP", "1").output();
-    output.map_or_else(
-        |_| String::new(),
-        |o| String::from_utf8_lossy(&o.stdout).into_owned(),
-    )
+    output.map_or_else(|_| String::new(), |o| String::from_utf8_lossy(&o.stdout).into_owned())
 }
 
 /// `KEY = "TEXT" # ORIGIN`, or a list with `"TEXT", # ORIGIN` on each line.
 fn parse(text: &str) -> Vec<Value> {
     let value = |line: &str| {
         let (_, rest) = line.split_once('"')?;
-        let (text, origin) = rest
-            .split_once("\" # ")
-            .or_else(|| rest.split_once("\", # "))?;
-        Some(Value {
-            text: text.to_owned(),
-            origin: origin.to_owned(),
-        })
+        let (text, origin) = rest.split_once("\" # ").or_else(|| rest.split_once("\", # "))?;
+        Some(Value { text: text.to_owned(), origin: origin.to_owned() })
     };
     text.lines().filter_map(value).collect()
 }
@@ -173,10 +161,8 @@ mod tests {
 
     #[test]
     fn values_are_read_with_their_origins() {
-        let value = |text: &str, origin: &str| Value {
-            text: text.to_owned(),
-            origin: origin.to_owned(),
-        };
+        let value =
+            |text: &str, origin: &str| Value { text: text.to_owned(), origin: origin.to_owned() };
         assert_eq!(
             parse("build.rustc-wrapper = \"w\" # /a b/.cargo/config.toml\n"),
             [value("w", "/a b/.cargo/config.toml")]
@@ -200,14 +186,8 @@ mod tests {
         };
         let told = |text: &str, forced, relative| Some((text.to_owned(), forced, relative));
         assert_eq!(variable_of("\"a # b\""), told("a # b", false, false));
-        assert_eq!(
-            variable_of("{\"value\":\"x\",\"relative\":true}"),
-            told("x", false, true)
-        );
-        assert_eq!(
-            variable_of("{\"force\":true,\"value\":\"\"}"),
-            told("", true, false)
-        );
+        assert_eq!(variable_of("{\"value\":\"x\",\"relative\":true}"), told("x", false, true));
+        assert_eq!(variable_of("{\"force\":true,\"value\":\"\"}"), told("", true, false));
         assert_eq!(variable_of("{\"force\":true}"), None);
         assert_eq!(variable_of("7"), None);
     }

@@ -130,9 +130,9 @@ fn replaced(project: &Project, options: &Options, rust_minor: u64) -> Result<Vec
             "it is locked to crossbeam-channel {version}, and 0.5.15 or a later 0.5 is served: `cargo update \
              -p crossbeam-channel`"
         )),
-        Locked::Foreign(version) => untracked(format!(
-            "its crossbeam-channel {version} is not the published one"
-        )),
+        Locked::Foreign(version) => {
+            untracked(format!("its crossbeam-channel {version} is not the published one"))
+        }
     }
     Ok(all)
 }

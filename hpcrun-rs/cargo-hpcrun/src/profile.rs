@@ -58,10 +58,7 @@ pub(crate) fn run(
         // The database has all that is in it.
         let _ = fs::remove_dir_all(&temporary);
     } else if is_whole && !options.profiling.quiet {
-        message!(
-            "cargo hpcrun: measurements kept in {}",
-            hpcrun_rs::display(directory)
-        );
+        message!("cargo hpcrun: measurements kept in {}", hpcrun_rs::display(directory));
     }
     Ok(hpcrun_rs::end_like(measured.status))
 }

@@ -103,14 +103,7 @@ pub(crate) fn inspect(choice: &Choice, build: &Build, host: &str) -> Result<Proj
             .map_err(|e| Failure::own(format!("--target-dir {}: {e}", dir.display())))?,
         None => metadata.target_directory.clone().into_std_path_buf(),
     };
-    Ok(Project {
-        package: package.clone(),
-        kind,
-        program,
-        rayon,
-        channel,
-        target_dir,
-    })
+    Ok(Project { package: package.clone(), kind, program, rayon, channel, target_dir })
 }
 
 /// The Cargo.toml that cargo would take.
@@ -120,15 +113,11 @@ fn manifest(build: &Build) -> Result<PathBuf, Failure> {
     if let Some(path) = &build.manifest_path {
         command.args(["--manifest-path", path]);
     }
-    let output = command
-        .output()
-        .map_err(|e| Failure::own(format!("cannot run cargo: {e}")))?;
+    let output = command.output().map_err(|e| Failure::own(format!("cannot run cargo: {e}")))?;
     if !output.status.success() {
         return Err(complaint(&String::from_utf8_lossy(&output.stderr)));
     }
-    let path = String::from_utf8_lossy(&output.stdout)
-        .trim_end()
-        .to_owned();
+    let path = String::from_utf8_lossy(&output.stdout).trim_end().to_owned();
     Ok(PathBuf::from(path))
 }
 
@@ -174,9 +163,7 @@ fn locked(lock: &str, replacement: &Replacement) -> Locked {
         let version = field("version").and_then(|v| Version::parse(v).ok())?;
         Some(judge(version, field("source"), replacement))
     };
-    let packages = lock
-        .split("[[package]]")
-        .filter(|p| p.lines().any(|l| l == name));
+    let packages = lock.split("[[package]]").filter(|p| p.lines().any(|l| l == name));
     best(packages.filter_map(of_package))
 }
 
@@ -254,9 +241,7 @@ fn choose<'a>(
         }
     }
     let all = programs(candidates, Kind::Bin);
-    let mut defaults = candidates
-        .iter()
-        .filter_map(|p| Some((*p, p.default_run.clone()?)));
+    let mut defaults = candidates.iter().filter_map(|p| Some((*p, p.default_run.clone()?)));
     match (all.as_slice(), defaults.next(), defaults.next()) {
         ([(package, name)], ..) => Ok((package, Kind::Bin, (*name).to_owned())),
         (_, Some((package, name)), None) => Ok((package, Kind::Bin, name)),

@@ -127,9 +127,7 @@ pub(crate) fn fingerprint() -> String {
 /// Writes the sources unless they are there, and returns their folder.
 pub(crate) fn install() -> Result<PathBuf, Failure> {
     let name = format!("replacements-{}", fingerprint());
-    cache::install("the replacements' sources", |folder| {
-        install_in(folder, &name)
-    })
+    cache::install("the replacements' sources", |folder| install_in(folder, &name))
 }
 
 fn install_in(folder: &Path, name: &str) -> Result<PathBuf, String> {
@@ -183,9 +181,8 @@ mod tests {
     /// The dependencies that a manifest of the repository names, without those for loom, tests and systems
     /// other than Linux.
     fn dependencies(manifest: &str) -> BTreeSet<String> {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR"))
-            .join("../../work-stealing-rt")
-            .join(manifest);
+        let path =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("../../work-stealing-rt").join(manifest);
         let text = fs::read_to_string(&path).expect("the runtime's manifest is there");
         let mut names = BTreeSet::new();
         let mut is_ours = false;
@@ -212,12 +209,8 @@ mod tests {
                 "rayon_core" => "rayon-core/Cargo.toml",
                 _ => "../hpcrun-rs/crossbeam-channel/Cargo.toml",
             };
-            let listed: BTreeSet<String> = c
-                .uses
-                .iter()
-                .chain(c.given)
-                .map(|n| (*n).to_owned())
-                .collect();
+            let listed: BTreeSet<String> =
+                c.uses.iter().chain(c.given).map(|n| (*n).to_owned()).collect();
             assert_eq!(dependencies(manifest), listed, "{}", c.name);
         }
     }

@@ -37,10 +37,7 @@ pub(crate) fn toolchain() -> Result<Toolchain, Failure> {
 /// The folder of the standard library's shared objects, for programs that link them.
 pub(crate) fn shared_libraries() -> Option<PathBuf> {
     let compiler = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
-    let output = Command::new(compiler)
-        .args(["--print", "target-libdir"])
-        .output()
-        .ok()?;
+    let output = Command::new(compiler).args(["--print", "target-libdir"]).output().ok()?;
     let path = PathBuf::from(String::from_utf8(output.stdout).ok()?.trim_end());
     Some(path).filter(|p| p.is_dir())
 }

@@ -33,11 +33,7 @@ pub(crate) fn main(folder: Option<&Path>, arguments: &[OsString]) -> ExitCode {
     };
     let arguments = &with_lines(arguments);
     let variable = |name| std::env::var(name).unwrap_or_default();
-    let package = format!(
-        "{}@{}",
-        variable("CARGO_PKG_NAME"),
-        variable("CARGO_PKG_VERSION")
-    );
+    let package = format!("{}@{}", variable("CARGO_PKG_NAME"), variable("CARGO_PKG_VERSION"));
     let is_listed = variable(ENV_REPLACED).split(' ').any(|p| p == package);
     let crate_name = value_of(arguments, "--crate-name");
     let replacement = ALL.iter().find(|r| {
@@ -48,9 +44,7 @@ pub(crate) fn main(folder: Option<&Path>, arguments: &[OsString]) -> ExitCode {
     let (Some(folder), Some(replacement)) = (folder, replacement) else {
         return compiler.replace_us(arguments);
     };
-    let patch = variable("CARGO_PKG_VERSION_PATCH")
-        .parse()
-        .unwrap_or(u64::MAX);
+    let patch = variable("CARGO_PKG_VERSION_PATCH").parse().unwrap_or(u64::MAX);
     for c in replacement.below {
         if let Err(text) = compiler.compile(&below(arguments, folder, c)) {
             message!("{text}");
@@ -351,14 +345,8 @@ mod tests {
                 "-C debuginfo=0 -C opt-level=3 -Cdebuginfo=line-tables-only",
             ),
             ("-C opt-level=3 -g", "-C opt-level=3 -g"),
-            (
-                "-C opt-level=3 -C strip=debuginfo x.rs",
-                "-C opt-level=3 x.rs -C debuginfo=1",
-            ),
-            (
-                "-C opt-level=3 -g -C strip=symbols",
-                "-C opt-level=3 -g -C strip=symbols",
-            ),
+            ("-C opt-level=3 -C strip=debuginfo x.rs", "-C opt-level=3 x.rs -C debuginfo=1"),
+            ("-C opt-level=3 -g -C strip=symbols", "-C opt-level=3 -g -C strip=symbols"),
             ("-C debuginfo=0 build.rs", "-C debuginfo=0 build.rs"),
             ("-C opt-level=0 x.rs", "-C opt-level=0 x.rs"),
             ("-vV", "-vV"),
@@ -408,18 +396,12 @@ mod tests {
         ] {
             assert!(all.contains(part), "{part} in {all}");
         }
-        assert!(
-            !all.contains("/s/") && !all.contains("--crate-name crossbeam_channel"),
-            "{all}"
-        );
+        assert!(!all.contains("/s/") && !all.contains("--crate-name crossbeam_channel"), "{all}");
         for (patch, is_told) in [(15, true), (16, false)] {
             let all = text(&in_place(&arguments, Path::new("/s"), &CHANNEL, patch));
             assert_eq!(all.contains("--cfg never_is_not_const"), is_told, "{all}");
             assert!(all.contains("/s/crossbeam-channel/src/lib.rs"), "{all}");
-            assert!(
-                all.contains("=/t/deps/libpublished_crossbeam_channel-e3ea.rlib"),
-                "{all}"
-            );
+            assert!(all.contains("=/t/deps/libpublished_crossbeam_channel-e3ea.rlib"), "{all}");
         }
     }
 }

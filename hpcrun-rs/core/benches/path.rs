@@ -66,10 +66,7 @@ impl Framehop {
             let range = module.start..module.end;
             unwinder.add_module(Module::new(String::new(), range, module.bias, info));
         }
-        Framehop {
-            unwinder,
-            cache: CacheX86_64::new_in(),
-        }
+        Framehop { unwinder, cache: CacheX86_64::new_in() }
     }
 }
 
@@ -134,11 +131,7 @@ impl Bench {
         let frames = self.framehop_alone(regs);
         self.cache.clear();
         self.with_insertion(regs);
-        assert_eq!(
-            self.path.notes().len(),
-            frames,
-            "both walks see the same frames"
-        );
+        assert_eq!(self.path.notes().len(), frames, "both walks see the same frames");
         let mut unwarmed: [Vec<f64>; 3] = Default::default();
         for _ in 0..5 * ROUNDS {
             cold::evict();
@@ -177,10 +170,7 @@ impl Bench {
             );
         }
         println!("| {frames} | warm | {} |", times.map(quartiles).join(" | "));
-        println!(
-            "| {frames} | cold | {} | |",
-            unwarmed.map(quartiles).join(" | ")
-        );
+        println!("| {frames} | cold | {} | |", unwarmed.map(quartiles).join(" | "));
     }
 }
 

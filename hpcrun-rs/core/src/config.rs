@@ -110,9 +110,7 @@ impl Config {
         };
         let number = |name, default| match text(name) {
             None => Ok(default),
-            Some(v) => v
-                .parse::<u32>()
-                .map_err(|_| format!("{name}={v} is not a number")),
+            Some(v) => v.parse::<u32>().map_err(|_| format!("{name}={v} is not a number")),
         };
         let rate = number(ENV_RATE, 200)?;
         if rate == 0 || rate > MAX_RATE {
@@ -160,9 +158,7 @@ impl Config {
 /// `getenv` without the environment lock of std, which another constructor may hold.
 pub(crate) fn variable(name: &str) -> Option<OsString> {
     let mut buffer = [0u8; 64];
-    buffer
-        .get_mut(..name.len())?
-        .copy_from_slice(name.as_bytes());
+    buffer.get_mut(..name.len())?.copy_from_slice(name.as_bytes());
     let name = CStr::from_bytes_until_nul(&buffer).ok()?;
     // SAFETY: `name` is NUL-terminated. The result is copied before anything can change it: the library's
     // constructor runs before the program's threads.

@@ -49,11 +49,7 @@ impl FutexLock {
     /// 0, 1 or 2.
     pub fn of_value(futex: usize, wait: FutexWait) -> Option<FutexLock> {
         let is_mutex = wait.is_of_std() && wait.value == CONTENDED;
-        is_mutex.then_some(FutexLock {
-            lock: futex,
-            futex,
-            kind: Kind::StdMutex,
-        })
+        is_mutex.then_some(FutexLock { lock: futex, futex, kind: Kind::StdMutex })
     }
 
     /// By the function that waits.
@@ -71,11 +67,7 @@ impl FutexLock {
             LockWait::ParkedMutex => parked(MUTEX_PARKED),
             LockWait::ParkedShared | LockWait::ParkedExclusive => parked(RWLOCK_PARKED),
         };
-        FutexLock {
-            lock: lock.unwrap_or(0),
-            futex,
-            kind: Kind::Named(wait),
-        }
+        FutexLock { lock: lock.unwrap_or(0), futex, kind: Kind::Named(wait) }
     }
 
     /// The wait begins. `None`: its lock is unknown, or there is no room for it.

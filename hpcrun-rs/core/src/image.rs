@@ -106,10 +106,7 @@ pub fn event() -> Event {
 
 /// The time of a clock, nanoseconds.
 pub fn clock(id: libc::clockid_t) -> u64 {
-    let mut t = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
+    let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the kernel writes `t`, a local that outlives the call.
     unsafe { libc::clock_gettime(id, &mut t) };
     t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
@@ -124,10 +121,7 @@ pub fn cpu_used() -> (u64, u64) {
         [usage.ru_utime, usage.ru_stime]
     };
     let of = |t: libc::timeval| t.tv_sec as u64 * 1_000_000_000 + t.tv_usec as u64 * 1000;
-    (
-        clock(libc::CLOCK_PROCESS_CPUTIME_ID),
-        children.into_iter().map(of).sum(),
-    )
+    (clock(libc::CLOCK_PROCESS_CPUTIME_ID), children.into_iter().map(of).sum())
 }
 
 /// The monotonic clock, nanoseconds; mostly without a system call (vDSO).
@@ -189,12 +183,8 @@ pub fn append(bytes: &[u8], create: bool) -> std::io::Result<()> {
 /// the identity. Async-signal-safe.
 pub fn create_profile(identity: &Identity) -> Result<Tree, LossCause> {
     let s = current().ok_or(LossCause::NoThreadState)?;
-    let identity = Identity {
-        pid: s.pid,
-        image: s.id,
-        period_ns: s.config.period_ns(),
-        ..*identity
-    };
+    let identity =
+        Identity { pid: s.pid, image: s.id, period_ns: s.config.period_ns(), ..*identity };
     if let Some(mut tree) = spare::take() {
         match tree.begin_next(&identity, &s.metrics) {
             Ok(()) => return Ok(tree),
@@ -222,10 +212,7 @@ struct PathName {
 
 impl PathName {
     fn new() -> PathName {
-        PathName {
-            bytes: [0; 4224],
-            len: 0,
-        }
+        PathName { bytes: [0; 4224], len: 0 }
     }
 
     fn text(&mut self, text: &[u8]) {

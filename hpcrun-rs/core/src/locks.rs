@@ -92,20 +92,14 @@ impl State {
 
 impl Entry {
     const fn new() -> Entry {
-        Entry {
-            lock: AtomicUsize::new(0),
-            state: AtomicU64::new(0),
-            wakes: AtomicUsize::new(0),
-        }
+        Entry { lock: AtomicUsize::new(0), state: AtomicU64::new(0), wakes: AtomicUsize::new(0) }
     }
 
     /// Replaces the state, and returns the one before; `None` if `change` does not want to.
     fn change(&self, change: impl Fn(State) -> Option<State>) -> Option<State> {
         let update = |state| change(State(state)).map(|state| state.0);
         // Acquire and release: who finds a waiter's count also finds the entry's lock.
-        let changed = self
-            .state
-            .fetch_update(Ordering::AcqRel, Ordering::Acquire, update);
+        let changed = self.state.fetch_update(Ordering::AcqRel, Ordering::Acquire, update);
         changed.ok().map(State)
     }
 }
@@ -142,11 +136,7 @@ impl Wait {
         let entry = claim(lock)?;
         let since = image::now();
         entry.change(|state| state.joined(since))?;
-        Some(Wait {
-            entry,
-            since,
-            own: None,
-        })
+        Some(Wait { entry, since, own: None })
     }
 
     /// As [`Wait::begin`]; a wake of `futex` is a release of the lock, and if the futex is the thread's `own`
@@ -155,10 +145,7 @@ impl Wait {
         let woken_by = claim(futex)?;
         woken_by.wakes.store(lock, Ordering::Release);
         let own = own.then_some(woken_by);
-        Some(Wait {
-            own,
-            ..Wait::begin(lock)?
-        })
+        Some(Wait { own, ..Wait::begin(lock)? })
     }
 
     /// The wait is over.
@@ -221,9 +208,7 @@ pub fn lose(nanoseconds: u64) {
 /// Waiting until now that no context is charged with, nanoseconds.
 pub fn unknown_ns() -> u64 {
     let now = image::now();
-    let waits = TABLE
-        .iter()
-        .map(|entry| State(entry.state.load(Ordering::Acquire)));
+    let waits = TABLE.iter().map(|entry| State(entry.state.load(Ordering::Acquire)));
     let left = waits.map(|state| state.waited(now));
     left.fold(UNKNOWN_NS.load(Ordering::Relaxed), u64::saturating_add)
 }
@@ -232,14 +217,8 @@ pub fn unknown_ns() -> u64 {
 pub fn read<T: Copy + Default + Into<u64>>(address: usize) -> Option<T> {
     let mut word = T::default();
     let len = size_of::<T>();
-    let local = libc::iovec {
-        iov_base: (&raw mut word).cast(),
-        iov_len: len,
-    };
-    let remote = libc::iovec {
-        iov_base: address as *mut libc::c_void,
-        iov_len: len,
-    };
+    let local = libc::iovec { iov_base: (&raw mut word).cast(), iov_len: len };
+    let remote = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: len };
     // SAFETY: the kernel checks the remote range, and writes at most `word`, an integer.
     let n = unsafe { libc::process_vm_readv(libc::getpid(), &local, 1, &remote, 1, 0) };
     (n == len as isize).then_some(word)
@@ -279,9 +258,7 @@ fn find(lock: usize) -> Option<&'static Entry> {
 /// The entry of a lock, a free one if it has none yet.
 fn claim(lock: usize) -> Option<&'static Entry> {
     places(lock).find(|entry| {
-        let claimed = entry
-            .lock
-            .compare_exchange(0, lock, Ordering::AcqRel, Ordering::Acquire);
+        let claimed = entry.lock.compare_exchange(0, lock, Ordering::AcqRel, Ordering::Acquire);
         claimed.is_ok() || claimed == Err(lock)
     })
 }
@@ -349,9 +326,7 @@ mod tests {
     fn a_lock_keeps_its_entry_and_a_full_neighbourhood_has_no_room() {
         let place = |lock| std::ptr::from_ref(places(lock).next().expect("a first place"));
         let first = 0x1000_usize;
-        let crowd = (first..)
-            .step_by(8)
-            .filter(|lock| place(*lock) == place(first));
+        let crowd = (first..).step_by(8).filter(|lock| place(*lock) == place(first));
         let crowd: Vec<usize> = crowd.take(PROBES + 1).collect();
         let entries: Vec<_> = crowd.iter().map(|lock| claim(*lock)).collect();
         assert!(entries[PROBES].is_none() && find(crowd[PROBES]).is_none());

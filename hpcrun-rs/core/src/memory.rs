@@ -78,11 +78,7 @@ impl<T: Copy> FixedArray<T> {
     pub fn new(capacity: usize) -> Option<FixedArray<T>> {
         const { assert!(align_of::<T>() <= PAGE) };
         let base = map_anonymous(capacity * size_of::<T>())?.cast();
-        Some(FixedArray {
-            base,
-            len: 0,
-            capacity,
-        })
+        Some(FixedArray { base, len: 0, capacity })
     }
 
     /// Appends a value; false when the array is full.
@@ -149,11 +145,7 @@ impl GrowingFile {
     /// size; that many addresses are reserved.
     pub fn create(path: &CStr, limit: usize) -> Result<GrowingFile, LossCause> {
         let base = reserve(limit).ok_or(LossCause::TreeFull)?;
-        let mut file = GrowingFile {
-            base,
-            mapped: 0,
-            limit,
-        };
+        let mut file = GrowingFile { base, mapped: 0, limit };
         let flags = libc::O_CREAT | libc::O_EXCL;
         if let Err(cause) = file.extend(path, flags) {
             // SAFETY: the reservation was made above, and nothing points into it.

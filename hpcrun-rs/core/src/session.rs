@@ -131,9 +131,7 @@ pub fn has_begun() -> bool {
 
 /// Records that the process starts a program that is not profiled. Changes no state in memory.
 pub fn note_unprofiled(executable: &Path, reason: &str) {
-    let executable = executable
-        .canonicalize()
-        .unwrap_or_else(|_| executable.into());
+    let executable = executable.canonicalize().unwrap_or_else(|_| executable.into());
     append_or_count(&Entry::Unprofiled(process::Unprofiled {
         executable: process::text_of(executable.as_os_str().as_bytes()),
         reason: reason.to_owned(),
@@ -167,12 +165,7 @@ fn take_up_modules() -> bool {
         agents::evict(id);
         append_or_count(&Entry::Unload(id));
     }
-    changes
-        .added
-        .iter()
-        .filter(|m| agents::scan(m, locks::enabled()))
-        .count()
-        > 0
+    changes.added.iter().filter(|m| agents::scan(m, locks::enabled())).count() > 0
 }
 
 /// Prepares an unload: when this returns, no thread uses cached information about modules. Call
@@ -262,9 +255,7 @@ pub fn arm(state: &ThreadState) {
         return;
     }
     unblock(signal_of(s.kind));
-    let armed = state
-        .source
-        .arm(&s.config, s.kind, state.tid(), signal::cookie(state));
+    let armed = state.source.arm(&s.config, s.kind, state.tid(), signal::cookie(state));
     if armed.is_err() {
         state.count_loss(LossCause::NoThreadState);
     }

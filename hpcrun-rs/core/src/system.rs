@@ -47,10 +47,7 @@ pub fn membarrier() {
 
 /// Sleeps for less than a second.
 pub fn sleep(nanoseconds: i64) {
-    let pause = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: nanoseconds,
-    };
+    let pause = libc::timespec { tv_sec: 0, tv_nsec: nanoseconds };
     // SAFETY: the kernel reads a structure that outlives the call.
     unsafe { call(libc::SYS_nanosleep, [&raw const pause as usize, 0, 0, 0, 0]) };
 }

@@ -134,24 +134,13 @@ fn open_perf(kind: SourceKind, period_ns: u64, data: u64) -> Result<i32, i32> {
         config: PERF_COUNT_SW_TASK_CLOCK,
         sample_period: period_ns,
         wakeup_events: 1,
-        flags: FLAG_DISABLED
-            | if sigtrap {
-                FLAG_REMOVE_ON_EXEC | FLAG_SIGTRAP
-            } else {
-                0
-            },
+        flags: FLAG_DISABLED | if sigtrap { FLAG_REMOVE_ON_EXEC | FLAG_SIGTRAP } else { 0 },
         sig_data: if sigtrap { data } else { 0 },
         ..Default::default()
     };
     // This thread, any CPU, no group.
     let none = -1_isize as usize;
-    let arguments = [
-        &raw const attr as usize,
-        0,
-        none,
-        none,
-        PERF_FLAG_FD_CLOEXEC,
-    ];
+    let arguments = [&raw const attr as usize, 0, none, none, PERF_FLAG_FD_CLOEXEC];
     // SAFETY: `attr` is an initialised structure of the size that it states, and outlives the call.
     let fd = unsafe { system::call(libc::SYS_perf_event_open, arguments) } as i32;
     if fd < 0 {
@@ -205,10 +194,7 @@ fn set_timer(timer: i32, distance: u64, period: u64) -> Result<(), i32> {
         tv_sec: (ns / 1_000_000_000) as i64,
         tv_nsec: (ns % 1_000_000_000) as i64,
     };
-    let spec = libc::itimerspec {
-        it_interval: time(period),
-        it_value: time(distance),
-    };
+    let spec = libc::itimerspec { it_interval: time(period), it_value: time(distance) };
     let arguments = [timer as usize, 0, &raw const spec as usize, 0, 0];
     // SAFETY: `spec` outlives the call; the kernel refuses a timer that no longer exists.
     match unsafe { system::call(libc::SYS_timer_settime, arguments) } {
@@ -274,17 +260,10 @@ pub fn rate_ceiling(kind: SourceKind, event: Event) -> u32 {
     if kind != SourceKind::PosixTimer || event == Event::WallTime {
         return 0;
     }
-    let mut t = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
+    let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // The coarse clock advances once a tick. SAFETY: the kernel writes `t`, a local that outlives the call.
     let ok = unsafe { libc::clock_getres(libc::CLOCK_MONOTONIC_COARSE, &mut t) } == 0;
-    if ok && t.tv_nsec > 0 {
-        (1_000_000_000 / t.tv_nsec) as u32
-    } else {
-        0
-    }
+    if ok && t.tv_nsec > 0 { (1_000_000_000 / t.tv_nsec) as u32 } else { 0 }
 }
 
 /// Whether the kernel defers a perf event's SIGTRAP while the program blocks the signal. Before Linux 5.18
@@ -361,13 +340,9 @@ impl Source {
     ) -> Result<(), i32> {
         let fd = open_perf(kind, config.period_ns(), cookie)?;
         self.handle.store(i64::from(fd), Ordering::Relaxed);
-        self.perf_id
-            .store(perf_id(fd).unwrap_or(0), Ordering::Relaxed);
-        let pace = Pace {
-            period: config.period_ns(),
-            tick: 0,
-            samples_a_draw: PERF_SAMPLES_A_DRAW,
-        };
+        self.perf_id.store(perf_id(fd).unwrap_or(0), Ordering::Relaxed);
+        let pace =
+            Pace { period: config.period_ns(), tick: 0, samples_a_draw: PERF_SAMPLES_A_DRAW };
         let first = self.begin(pace, libc::CLOCK_THREAD_CPUTIME_ID, cookie);
         self.clock.expect(first);
         // Enabled last: at a sample, the handler sets the next distance through the descriptor.
@@ -446,8 +421,7 @@ impl Source {
         };
         let timer = create_timer(clock, signal_of(kind), tid, cookie)?;
         self.handle.store(i64::from(timer), Ordering::Relaxed);
-        self.kind
-            .store(SourceKind::PosixTimer as u8, Ordering::Release);
+        self.kind.store(SourceKind::PosixTimer as u8, Ordering::Release);
         let first = if pace.leaves_room() {
             self.begin(pace, clock, cookie)
         } else {

@@ -157,12 +157,7 @@ fn a_path_is_the_same_with_and_without_the_one_before() {
         }
     }
     // Most notes of a path are shared with the previous path.
-    assert!(
-        walker.shared * 2 > walker.notes,
-        "{} of {} notes shared",
-        walker.shared,
-        walker.notes
-    );
+    assert!(walker.shared * 2 > walker.notes, "{} of {} notes shared", walker.shared, walker.notes);
 }
 
 #[test]

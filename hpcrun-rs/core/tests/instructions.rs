@@ -249,11 +249,7 @@ fn call_directly(_: Assembly, to: *mut Walk) {
 
 fn run(assembly: Assembly, call: fn(Assembly, *mut Walk)) -> Walk {
     loadmap::refresh(|| true);
-    let mut walk = Walk {
-        seen: [0; 3],
-        frames: Vec::new(),
-        end: None,
-    };
+    let mut walk = Walk { seen: [0; 3], frames: Vec::new(), end: None };
     black_box(call)(assembly, &raw mut walk);
     walk
 }
@@ -272,15 +268,9 @@ fn assert_seen_through(assembly: Assembly, call: fn(Assembly, *mut Walk), withou
 
 #[test]
 fn instruction_analysis_finds_the_caller() {
-    for assembly in [
-        asm_entry,
-        asm_framed,
-        asm_moved,
-        asm_realigned,
-        asm_jumps,
-        asm_tail,
-        asm_halves,
-    ] {
+    for assembly in
+        [asm_entry, asm_framed, asm_moved, asm_realigned, asm_jumps, asm_tail, asm_halves]
+    {
         assert_seen_through(assembly, call, 1);
     }
     assert_seen_through(asm_framed, call_directly, 1);

@@ -62,13 +62,7 @@ fn path_of(profile: &Profile<'_>, mut index: usize) -> String {
     let mut parts = Vec::new();
     loop {
         match profile.record(index).unwrap() {
-            Record::Note {
-                parent,
-                note_id,
-                ip,
-                lip,
-                association,
-            } => {
+            Record::Note { parent, note_id, ip, lip, association } => {
                 let class = hpcrun_core::lcct::key::class_of(association);
                 parts.push(format!("{class:?}.{note_id}({ip},{lip})"));
                 index = parent as usize;
@@ -89,11 +83,8 @@ fn contents(bytes: &[u8]) -> BTreeMap<String, (u64, u64, f64)> {
     assert_eq!(profile.missing_records, 0);
     let mut all = BTreeMap::new();
     for i in 0..profile.len() {
-        if let Record::Metric {
-            owner,
-            group,
-            values: [samples, work, idleness],
-        } = profile.record(i).unwrap()
+        if let Record::Metric { owner, group, values: [samples, work, idleness] } =
+            profile.record(i).unwrap()
         {
             assert_eq!(group, 0);
             let idleness = f64::from_bits(idleness);
@@ -186,9 +177,8 @@ fn no_context_has_two_nodes() {
         random ^= random << 17;
         random % below
     };
-    let paths: Vec<Vec<Note>> = (0..500)
-        .map(|_| (0..next(70)).map(|_| native(1 + next(3) / 2)).collect())
-        .collect();
+    let paths: Vec<Vec<Note>> =
+        (0..500).map(|_| (0..next(70)).map(|_| native(1 + next(3) / 2)).collect()).collect();
     let file = fresh_path();
     let mut tree = create(&file);
     let mut insert = |notes: &Vec<Note>| tree.insert(PathRoot::Entry, notes, 0).unwrap();
@@ -230,24 +220,16 @@ fn profiles_in_one_file_are_independent() {
     for thread in 3..40 {
         if thread > 3 {
             assert!(tree.has_room());
-            tree.begin_next(&Identity { thread, ..IDENTITY }, &metrics())
-                .unwrap();
+            tree.begin_next(&Identity { thread, ..IDENTITY }, &metrics()).unwrap();
         }
-        for (root, notes) in paths
-            .iter()
-            .take(if thread % 5 == 0 { 0 } else { paths.len() })
-        {
+        for (root, notes) in paths.iter().take(if thread % 5 == 0 { 0 } else { paths.len() }) {
             let node = tree.insert(*root, notes, 0).unwrap();
             tree.add(node, &SAMPLE).unwrap();
         }
         let bytes = std::fs::read(&file).unwrap();
         let last = profiles(&bytes).last().unwrap();
         let header = Profile::parse(last).unwrap().header;
-        assert_eq!(
-            (header.thread, header.finished),
-            (thread, false),
-            "as after a kill"
-        );
+        assert_eq!((header.thread, header.finished), (thread, false), "as after a kill");
         tree.finish();
     }
     tree.close();
@@ -272,46 +254,26 @@ fn profiles_in_one_file_are_independent() {
         let parsed: Vec<bool> = profiles(&cut).map(is_whole).collect();
         // The profile that is cut, and an empty one instead of those that should follow.
         let whole = parsed.iter().take_while(|p| **p).count();
-        assert!(
-            whole < parsed.len() && parsed.len() <= whole + 2,
-            "{length}: {parsed:?}"
-        );
+        assert!(whole < parsed.len() && parsed.len() <= whole + 2, "{length}: {parsed:?}");
     }
 }
 
 #[test]
 fn a_shared_base_case_keeps_its_association() {
-    let long = vec![
-        note(Association::ManyToOne, 2, 8, 0),
-        note(Association::ManyToOne, 1, 4, 4),
-    ];
+    let long = vec![note(Association::ManyToOne, 2, 8, 0), note(Association::ManyToOne, 1, 4, 4)];
     for paths in [
-        [
-            (PathRoot::Entry, long.clone()),
-            (PathRoot::Entry, vec![native(4)]),
-        ],
-        [
-            (PathRoot::Entry, vec![native(4)]),
-            (PathRoot::Entry, long.clone()),
-        ],
+        [(PathRoot::Entry, long.clone()), (PathRoot::Entry, vec![native(4)])],
+        [(PathRoot::Entry, vec![native(4)]), (PathRoot::Entry, long.clone())],
     ] {
         let bytes = write_all(&paths);
         let profile = Profile::parse(&bytes).unwrap();
         let outer: Vec<_> = (0..profile.len())
             .filter_map(|i| match profile.record(i) {
-                Some(Record::Note {
-                    note_id: 1,
-                    association,
-                    ..
-                }) => Some(association),
+                Some(Record::Note { note_id: 1, association, .. }) => Some(association),
                 _ => None,
             })
             .collect();
-        assert_eq!(
-            outer,
-            [Association::OneToOne],
-            "one shared node, of the base case"
-        );
+        assert_eq!(outer, [Association::OneToOne], "one shared node, of the base case");
     }
 }
 
@@ -320,13 +282,7 @@ fn outer_notes_need_not_be_given_again() {
     let paths: Vec<_> = (1..200u64)
         .map(|i| {
             let notes = [i % 13 + 1, i % 5 + 1, i % 3 + 1, i % 2 + 1, 1].map(native);
-            (
-                PathRoot::Anchor {
-                    thread: 1,
-                    node: 1 + (i as u32 / 50),
-                },
-                notes.to_vec(),
-            )
+            (PathRoot::Anchor { thread: 1, node: 1 + (i as u32 / 50) }, notes.to_vec())
         })
         .collect();
     let file = fresh_path();
@@ -377,9 +333,7 @@ fn a_tree_that_is_still_being_written_is_readable() {
     let mut tree = create(&file);
     // Enough to grow both the file and the index several times.
     for i in 1..=50_000u64 {
-        let node = tree
-            .insert(PathRoot::Entry, &[native(i), native(i % 7 + 1)], 0)
-            .unwrap();
+        let node = tree.insert(PathRoot::Entry, &[native(i), native(i % 7 + 1)], 0).unwrap();
         tree.add(node, &SAMPLE).unwrap();
     }
     let bytes = std::fs::read(&file).unwrap();
@@ -395,17 +349,11 @@ fn a_tree_that_is_still_being_written_is_readable() {
 #[test]
 fn a_profile_that_cannot_be_created_is_an_error() {
     let name = CString::new("/nonexistent-folder/profile").unwrap();
-    assert_eq!(
-        Tree::create(&name, &IDENTITY, &metrics()).err(),
-        Some(LossCause::DiskFull)
-    );
+    assert_eq!(Tree::create(&name, &IDENTITY, &metrics()).err(), Some(LossCause::DiskFull));
     let file = fresh_path();
     std::fs::write(&file, b"somebody else's").unwrap();
     let name = CString::new(file.to_str().unwrap()).unwrap();
-    assert_eq!(
-        Tree::create(&name, &IDENTITY, &metrics()).err(),
-        Some(LossCause::DiskFull)
-    );
+    assert_eq!(Tree::create(&name, &IDENTITY, &metrics()).err(), Some(LossCause::DiskFull));
     assert_eq!(std::fs::read(&file).unwrap(), b"somebody else's");
     std::fs::remove_file(&file).unwrap();
 }
@@ -459,12 +407,7 @@ fn further_metrics_are_further_groups() {
         let mut found = Vec::new();
         for index in 0..profile.len() {
             let record = profile.record(index).expect("readable");
-            if let Record::Metric {
-                owner,
-                group,
-                values,
-            } = record
-            {
+            if let Record::Metric { owner, group, values } = record {
                 let first = group as usize * values.len();
                 let amounts: Vec<f64> = table[first..]
                     .iter()
@@ -477,10 +420,7 @@ fn further_metrics_are_further_groups() {
         // Two samples a node: four periods of 1 ms, and one of idleness.
         let of_node = |path: &str, n: f64| {
             let path = path.to_owned();
-            [
-                (path.clone(), 0, vec![2.0, 4e6, 1e6]),
-                (path, 1, vec![2000.0 * n, 0.25 * n]),
-            ]
+            [(path.clone(), 0, vec![2.0, 4e6, 1e6]), (path, 1, vec![2000.0 * n, 0.25 * n])]
         };
         let [one, two] = [1, 2].map(|n| format!("Entry One.1(0:0x{n},0:0x{n})"));
         let expected = [

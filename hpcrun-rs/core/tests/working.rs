@@ -36,11 +36,7 @@ fn runtime() -> Runtime {
     }));
     assert_eq!(activity::register_runtime(table), Ok(()));
     let state = Box::leak(Box::new(AtomicU8::new(WORKER_IDLE)));
-    Runtime {
-        working,
-        workers,
-        state,
-    }
+    Runtime { working, workers, state }
 }
 
 impl Runtime {

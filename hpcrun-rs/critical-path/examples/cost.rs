@@ -27,10 +27,7 @@ fn main() {
     let tracker = Tracker::new(Settings::default());
     let clock = ThreadClock::new();
     let costs = Settings::default().calibrated();
-    println!(
-        "sigma {} ns, kappa {} ns",
-        costs.spawn_cost, costs.message_cost
-    );
+    println!("sigma {} ns, kappa {} ns", costs.spawn_cost, costs.message_cost);
     let mut clock = Shared(Rc::new(RefCell::new(clock)));
     show("a reading of the clock", || {
         black_box(clock.now());
@@ -60,11 +57,8 @@ fn main() {
         });
         let mut turn = 0;
         show("copy and merge, adopted", || {
-            let (from, to) = if turn % 2 == 0 {
-                (&mut thread, &mut other)
-            } else {
-                (&mut other, &mut thread)
-            };
+            let (from, to) =
+                if turn % 2 == 0 { (&mut thread, &mut other) } else { (&mut other, &mut thread) };
             turn += 1;
             let copy = from.copy(Site(turn));
             to.merge(copy, Site(turn + 1), Edge::Channel);

@@ -25,19 +25,12 @@ impl Settings {
     /// second thread runs at the same time, they are 150 and 300 ns, as on a usual machine.
     pub fn calibrated(self) -> Self {
         let round_trip = round_trip().unwrap_or(300);
-        Settings {
-            spawn_cost: round_trip,
-            message_cost: round_trip / 2,
-            ..self
-        }
+        Settings { spawn_cost: round_trip, message_cost: round_trip / 2, ..self }
     }
 
     /// With the cost of operations, which is measured now on the calling thread, in a tenth of a millisecond.
     pub fn without_operations(self) -> Self {
-        Settings {
-            operation_cost: operation(),
-            ..self
-        }
+        Settings { operation_cost: operation(), ..self }
     }
 }
 
@@ -160,10 +153,7 @@ mod tests {
     #[test]
     fn operations_take_no_time() {
         for (operation_cost, counted) in [(0, 100), (30, 70), (200, 0)] {
-            let tracker = Tracker::new(Settings {
-                operation_cost,
-                ..Settings::default()
-            });
+            let tracker = Tracker::new(Settings { operation_cost, ..Settings::default() });
             let mut thread = Thread::new(&tracker, Readings(0), Site(0));
             for _ in 0..10 {
                 let spawned = thread.copy(Site(0));

@@ -121,11 +121,7 @@ impl Grain {
 
     /// A serial part of a strand, that another thread runs.
     pub(crate) fn part() -> Grain {
-        Grain {
-            open: Some(0),
-            is_part: true,
-            ..Grain::default()
-        }
+        Grain { open: Some(0), is_part: true, ..Grain::default() }
     }
 
     /// The strand has joined a fork's second half, whose grain is closed.

@@ -37,17 +37,11 @@ impl Steps {
     const NO: Steps = Steps { up: 0, lengths: 0 };
 
     fn up(at: u64) -> Steps {
-        Steps {
-            up: 1,
-            lengths: at as i64,
-        }
+        Steps { up: 1, lengths: at as i64 }
     }
 
     fn down(at: u64) -> Steps {
-        Steps {
-            up: -1,
-            lengths: -(at as i64),
-        }
+        Steps { up: -1, lengths: -(at as i64) }
     }
 
     fn add(&mut self, other: Steps) {
@@ -68,10 +62,7 @@ impl Levels {
     /// Of a program without activity. `finest`: a level of less than so many nanoseconds is not told from
     /// others.
     pub fn new(finest: u64) -> Self {
-        Levels {
-            shift: finest.max(1).ilog2(),
-            buckets: Vec::new(),
-        }
+        Levels { shift: finest.max(1).ilog2(), buckets: Vec::new() }
     }
 
     /// A strand was active from one length to another.
@@ -137,10 +128,7 @@ pub(crate) struct Recent {
 
 impl Recent {
     pub(crate) fn new(finest: u64) -> Self {
-        Recent {
-            shift: Levels::new(finest).shift,
-            buckets: [(NONE, Steps::NO); RECENT],
-        }
+        Recent { shift: Levels::new(finest).shift, buckets: [(NONE, Steps::NO); RECENT] }
     }
 
     /// The thread's strand was active from one length to another. `false`: there is no room; see
@@ -206,10 +194,7 @@ mod tests {
         levels.add(0, 10);
         levels.add(4, 10);
         levels.add(5, 7);
-        assert_eq!(
-            levels.of(10),
-            [level(1, 4, 4), level(2, 4, 8), level(3, 2, 6)]
-        );
+        assert_eq!(levels.of(10), [level(1, 4, 4), level(2, 4, 8), level(3, 2, 6)]);
         // What comes after the span has only work.
         assert_eq!(levels.of(4), [level(1, 4, 4), level(1025, 0, 14)]);
     }
@@ -226,10 +211,7 @@ mod tests {
         assert_eq!(levels.shift, 6);
         assert_eq!(
             levels.of(end),
-            [
-                level(1, end - (1 << 20), end / 100 * 100 - (1 << 20)),
-                level(2, 1 << 20, 2 << 20)
-            ]
+            [level(1, end - (1 << 20), end / 100 * 100 - (1 << 20)), level(2, 1 << 20, 2 << 20)]
         );
     }
 
@@ -258,9 +240,7 @@ mod tests {
                 found.add(from, at);
             }
         }
-        threads
-            .iter_mut()
-            .for_each(|thread| thread.move_to(&mut found));
+        threads.iter_mut().for_each(|thread| thread.move_to(&mut found));
         assert!((1000..50_000).contains(&moved), "{moved}");
         assert!(expected.shift > 4);
         assert_eq!(found.of(at), expected.of(at));

@@ -53,16 +53,12 @@ impl NearPaths {
     #[cold]
     pub(crate) fn add(&mut self, branch: Near, beside: &NearPaths, fraction: f64) {
         let later = beside.branches().iter().filter(|b| b.since >= branch.since);
-        let later = later.map(|b| Near {
-            slack: b.slack + branch.slack,
-            ..*b
-        });
+        let later = later.map(|b| Near { slack: b.slack + branch.slack, ..*b });
         let new = core::iter::once(branch).chain(later);
         let new: Vec<Near> = new.filter(|b| is_near(b.slack, b.time, fraction)).collect();
         let known = self.branches().iter().copied();
-        let mut all: Vec<Near> = known
-            .filter(|known| !new.iter().any(|new| new.is_same(known)))
-            .collect();
+        let mut all: Vec<Near> =
+            known.filter(|known| !new.iter().any(|new| new.is_same(known))).collect();
         all.extend(new);
         all.sort_by(|a, b| b.time.cmp(&a.time).then(a.slack.cmp(&b.slack)));
         all.truncate(MOST);

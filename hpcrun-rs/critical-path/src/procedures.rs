@@ -115,9 +115,7 @@ impl Procedures {
     /// Those beyond the first ones, with their times on the path.
     pub(crate) fn others(&self) -> Box<[(Procedure, u64)]> {
         let others = self.others.iter();
-        others
-            .map(|(number, times)| (Procedure(*number), times.on_path))
-            .collect()
+        others.map(|(number, times)| (Procedure(*number), times.on_path)).collect()
     }
 
     /// Sets what zeroing a procedure saves.

@@ -193,14 +193,7 @@ impl<C: Clock> Thread<'_, C> {
         let mut count = 0;
         for (procedure, times) in strand.procedures.iter().filter(|(_, t)| t.saving > 0) {
             let procedure = self.keys.key(self.tracker, procedure);
-            put(
-                &mut remote.savings,
-                &mut count,
-                Saving {
-                    procedure,
-                    time: times.saving,
-                },
-            );
+            put(&mut remote.savings, &mut count, Saving { procedure, time: times.saving });
         }
         let functions = strand.sampled.heaviest(FUNCTIONS, strand.length);
         for (free, function) in remote.savings[count..].iter_mut().zip(functions) {
@@ -224,10 +217,7 @@ impl<C: Clock> Thread<'_, C> {
         let kept = Kept {
             number,
             length: strand.length,
-            last: Segment {
-                end: at,
-                ..self.strand.open_segment()
-            },
+            last: Segment { end: at, ..self.strand.open_segment() },
             origin: strand.origin,
             list: strand.list.share(&self.tracker.arena),
             contexts: strand.sampled.contexts(),
@@ -246,11 +236,7 @@ impl<C: Clock> Thread<'_, C> {
         self.keep_export();
         if remote.session != self.tracker.session() {
             let untracked = remote.session == 0;
-            return self.lose(if untracked {
-                Lost::Untracked
-            } else {
-                Lost::OtherSession
-            });
+            return self.lose(if untracked { Lost::Untracked } else { Lost::OtherSession });
         }
         self.update();
         if remote.name == NAMELESS_SAVINGS || remote.name != self.strand.0.savings {
@@ -324,9 +310,8 @@ impl Tracker {
             }
         };
         // One that another thread has not kept yet is as one that is forgotten.
-        let all = (first..next)
-            .map(|number| of(&number).map_or_else(unknown, &mut describe))
-            .collect();
+        let all =
+            (first..next).map(|number| of(&number).map_or_else(unknown, &mut describe)).collect();
         let parts = contexts.parts.into_iter();
         let parts = parts.map(|(before, times)| (before, times.iter().map(on_path).collect()));
         Rank {
@@ -348,24 +333,16 @@ impl Tracker {
             let marks = strand.0.procedures.iter();
             for (procedure, times) in marks.filter(|(_, times)| times.saving > 0) {
                 let procedure = keys.key(self, procedure);
-                savings.push(Saving {
-                    procedure,
-                    time: times.saving,
-                });
+                savings.push(Saving { procedure, time: times.saving });
             }
             for (Function(procedure), time) in strand.0.sampled.savings() {
-                savings.push(Saving {
-                    procedure: *procedure,
-                    time: *time,
-                });
+                savings.push(Saving { procedure: *procedure, time: *time });
             }
         });
         let named = |known: &&(Box<str>, u32)| !is_nameless(known);
         let names = self.names();
         let names = names.iter().filter(named);
-        let marks = names
-            .map(|(name, _)| (key_of(name), name.to_string()))
-            .collect();
+        let marks = names.map(|(name, _)| (key_of(name), name.to_string())).collect();
         (savings, marks)
     }
 }

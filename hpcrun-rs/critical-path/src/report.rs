@@ -84,14 +84,12 @@ impl Tracker {
             report.count_beside(self.settings.near_least);
             let savings = longest.0.sampled.savings().iter();
             // Views know a function's own work and its time on the path by its contexts.
-            report
-                .procedures
-                .extend(savings.map(|(function, saving)| ProcedureTimes {
-                    name: ProcedureName::Function(CodeAddress(function.0), 0),
-                    work: 0,
-                    on_path: 0,
-                    zeroed_span: span - saving.min(&span),
-                }));
+            report.procedures.extend(savings.map(|(function, saving)| ProcedureTimes {
+                name: ProcedureName::Function(CodeAddress(function.0), 0),
+                work: 0,
+                on_path: 0,
+                zeroed_span: span - saving.min(&span),
+            }));
             let on_path = longest.0.sampled.on_path();
             let on_path = on_path.iter().map(self::on_path);
             report.on_path = on_path.collect();
@@ -102,20 +100,13 @@ impl Tracker {
 
 /// The time of a context.
 pub(crate) fn on_path((context, time): &(Context, u64)) -> OnPath {
-    OnPath {
-        profile: context.profile,
-        record: context.record,
-        time: *time,
-    }
+    OnPath { profile: context.profile, record: context.record, time: *time }
 }
 
 /// A report as JSON (`hpcprof-rs/critical-path/1`); `place` names the sites.
 pub fn to_json(report: &Report, place: impl Fn(&Site) -> Place) -> String {
     let mark = |name: &ProcedureName| match name {
-        ProcedureName::Mark(name) => Some(Place {
-            name: name.clone(),
-            ..Place::default()
-        }),
+        ProcedureName::Mark(name) => Some(Place { name: name.clone(), ..Place::default() }),
         ProcedureName::Function(..) => None,
     };
     report.to_json(place, mark, None)

@@ -118,17 +118,11 @@ impl Sampled {
             content.most = content.most.max(savings[at].1);
         }
         let (mut before, mut times) = (content.on_path.take(), contexts);
-        while let Some(last) = before
-            .as_ref()
-            .filter(|last| last.times.len() <= times.len())
-        {
+        while let Some(last) = before.as_ref().filter(|last| last.times.len() <= times.len()) {
             times = union(&last.times, &times);
             before = last.before.clone();
         }
-        content.on_path = Some(Arc::new(Contexts {
-            before,
-            times: times.into(),
-        }));
+        content.on_path = Some(Arc::new(Contexts { before, times: times.into() }));
     }
 
     /// The path becomes longer, up to this length, by another one.
@@ -213,10 +207,7 @@ impl Sampled {
         content.heaviest.get_or_init(|| {
             let savings = content.savings.iter().filter(|known| known.1 > 0);
             let mut all: Vec<Saving> = savings
-                .map(|(Function(procedure), time)| Saving {
-                    procedure: *procedure,
-                    time: *time,
-                })
+                .map(|(Function(procedure), time)| Saving { procedure: *procedure, time: *time })
                 .collect();
             let is_whole = |saving: u64| saving / 19 >= length / 20;
             all.sort_unstable_by_key(|s| (is_whole(s.time), std::cmp::Reverse(s.time)));
@@ -249,10 +240,8 @@ impl Sampled {
 
 #[cold]
 fn by_function(savings: &[Saving]) -> Vec<(Function, u64)> {
-    let mut savings: Vec<_> = savings
-        .iter()
-        .map(|saving| (Function(saving.procedure), saving.time))
-        .collect();
+    let mut savings: Vec<_> =
+        savings.iter().map(|saving| (Function(saving.procedure), saving.time)).collect();
     savings.sort_unstable();
     savings
 }
@@ -266,10 +255,7 @@ fn merge(mine: &mut Arc<Content>, mut other: &[(Function, u64)], gap: u64) {
         saving.min(gap + theirs.map_or(0, |known| known.1))
     };
     let savings = &mine.savings;
-    let Some(at) = savings
-        .iter()
-        .position(|known| least(known.0, known.1) < known.1)
-    else {
+    let Some(at) = savings.iter().position(|known| least(known.0, known.1) < known.1) else {
         return;
     };
     let content = Arc::make_mut(mine);
@@ -277,12 +263,7 @@ fn merge(mine: &mut Arc<Content>, mut other: &[(Function, u64)], gap: u64) {
     for known in &mut content.savings[at..] {
         known.1 = least(known.0, known.1);
     }
-    content.most = content
-        .savings
-        .iter()
-        .map(|known| known.1)
-        .max()
-        .unwrap_or(0);
+    content.most = content.savings.iter().map(|known| known.1).max().unwrap_or(0);
 }
 
 /// The sums of two lists, which are in order.
@@ -291,10 +272,7 @@ fn union<K: Ord + Copy>(a: &[(K, u64)], b: &[(K, u64)]) -> Vec<(K, u64)> {
     let (mut a, mut b) = (a, b);
     while let (Some(x), Some(y)) = (a.first(), b.first()) {
         let (take_a, take_b) = (x.0 <= y.0, y.0 <= x.0);
-        sums.push((
-            x.0.min(y.0),
-            x.1 * u64::from(take_a) + y.1 * u64::from(take_b),
-        ));
+        sums.push((x.0.min(y.0), x.1 * u64::from(take_a) + y.1 * u64::from(take_b)));
         a = &a[usize::from(take_a)..];
         b = &b[usize::from(take_b)..];
     }
@@ -339,9 +317,7 @@ mod tests {
     fn a_merge_keeps_the_least_saving() {
         let path = |times: &[(u64, u64)]| {
             let mut path = Sampled::default();
-            let times = times
-                .iter()
-                .map(|(function, time)| (Function(*function), *time));
+            let times = times.iter().map(|(function, time)| (Function(*function), *time));
             path.add(&Vec::from_iter(times), Vec::new(), u64::MAX);
             path
         };
@@ -351,14 +327,8 @@ mod tests {
             let savings = merged.savings().iter().map(|s| (s.0.0, s.1));
             savings.collect::<Vec<_>>()
         };
-        assert_eq!(
-            savings(&[(1, 50), (2, 5)], &[(1, 20)], 10),
-            [(1, 30), (2, 5)]
-        );
-        assert_eq!(
-            savings(&[(1, 5), (2, 50)], &[(0, 9), (2, 45)], 2),
-            [(1, 2), (2, 47)]
-        );
+        assert_eq!(savings(&[(1, 50), (2, 5)], &[(1, 20)], 10), [(1, 30), (2, 5)]);
+        assert_eq!(savings(&[(1, 5), (2, 50)], &[(0, 9), (2, 45)], 2), [(1, 2), (2, 47)]);
         assert_eq!(savings(&[(1, 5), (3, 50)], &[], 60), [(1, 5), (3, 50)]);
         assert_eq!(savings(&[], &[(1, 20)], 10), []);
     }

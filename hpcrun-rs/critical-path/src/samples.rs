@@ -83,11 +83,7 @@ impl Default for Samples {
             }
             Box::from_raw(sides)
         };
-        Samples {
-            side: AtomicUsize::new(0),
-            sides,
-            missed: AtomicU64::new(0),
-        }
+        Samples { side: AtomicUsize::new(0), sides, missed: AtomicU64::new(0) }
     }
 }
 

@@ -112,11 +112,7 @@ impl Shares {
         let sampled: u64 = self.samples.iter().map(|sample| sample.2).sum();
         let is_enough = sampled >= ENOUGH * self.period;
         if sampled > 0 {
-            let kept = if is_enough {
-                0
-            } else {
-                REMEMBERED * self.period
-            };
+            let kept = if is_enough { 0 } else { REMEMBERED * self.period };
             known.scale(known.sum.min(kept));
             for (context, functions, time) in self.samples.drain(..) {
                 known.add(context, &functions, time);
@@ -168,9 +164,7 @@ impl Times {
     fn add(&mut self, context: Context, functions: &[Function], time: u64) {
         self.sum += time;
         add(&mut self.contexts, context, time);
-        functions
-            .iter()
-            .for_each(|function| add(&mut self.functions, *function, time));
+        functions.iter().for_each(|function| add(&mut self.functions, *function, time));
     }
 
     /// The sum as one context's time, by chance: a time on the path is right if it is so in the mean.

@@ -75,12 +75,7 @@ impl Recent {
     /// [`move_to`](Self::move_to).
     #[inline]
     pub(crate) fn begin(&mut self, place: Site, edge: Edge, first: u64) -> bool {
-        let sum = Sum {
-            edge,
-            first,
-            count: 1,
-            time: 0,
-        };
+        let sum = Sum { edge, first, count: 1, time: 0 };
         match self.slot(place) {
             Some((known, sums)) if *known == place => {
                 sums.add(&sum);

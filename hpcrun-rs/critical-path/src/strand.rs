@@ -96,10 +96,7 @@ const MOST_SPARE: usize = 64;
 
 impl Spare {
     pub(crate) fn new() -> Self {
-        Spare {
-            nodes: Local::new(),
-            strands: Vec::new(),
-        }
+        Spare { nodes: Local::new(), strands: Vec::new() }
     }
 }
 
@@ -414,11 +411,7 @@ impl Strand {
     /// For two strands of which the shorter one may be a branch beside the longer one: where its last
     /// segment begins. `None`: the same thread ran both one after the other.
     fn parted(&self, other: &Strand) -> Option<u64> {
-        let shorter = if other.0.length > self.0.length {
-            self
-        } else {
-            other
-        };
+        let shorter = if other.0.length > self.0.length { self } else { other };
         (self.0.thread != other.0.thread).then_some(shorter.0.closed)
     }
 

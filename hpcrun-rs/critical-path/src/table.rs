@@ -225,20 +225,16 @@ unsafe extern "C" fn end_and_merge<H: Host>(left: usize, at: u64) {
 
 unsafe extern "C" fn both<H: Host>(first: usize, second: usize) -> usize {
     // SAFETY: see above.
-    raw(
-        match unsafe { (Strand::from_raw(first), Strand::from_raw(second)) } {
-            (Some(first), Some(second)) => idle::<H, _>(|thread| thread.both(first, second)),
-            (first, second) => first.or(second),
-        },
-    )
+    raw(match unsafe { (Strand::from_raw(first), Strand::from_raw(second)) } {
+        (Some(first), Some(second)) => idle::<H, _>(|thread| thread.both(first, second)),
+        (first, second) => first.or(second),
+    })
 }
 
 unsafe extern "C" fn share<H: Host>(strand: usize) -> usize {
     // SAFETY: see above; it stays the caller's.
     let strand = ManuallyDrop::new(unsafe { Strand::from_raw(strand) });
-    raw(strand
-        .as_ref()
-        .and_then(|strand| idle::<H, _>(|thread| thread.share(strand))))
+    raw(strand.as_ref().and_then(|strand| idle::<H, _>(|thread| thread.share(strand))))
 }
 
 unsafe extern "C" fn discard<H: Host>(strand: usize) {

@@ -261,8 +261,7 @@ impl<'t, C: Clock> Thread<'t, C> {
     fn move_levels(&mut self, from: u64) {
         let chain = &*self.strand.0;
         let last = (from, chain.length);
-        self.tracker
-            .add_levels(chain.session, &mut self.recent, last);
+        self.tracker.add_levels(chain.session, &mut self.recent, last);
         // The operation does not count as activity.
         self.cold = self.cold.max(self.last + 1);
     }
@@ -662,18 +661,13 @@ impl<'t, C: Clock> Thread<'t, C> {
             to,
             edge,
             thread: self.number,
-            cost: if edge == Edge::Spawn {
-                settings.spawn_cost
-            } else {
-                settings.message_cost
-            },
+            cost: if edge == Edge::Spawn { settings.spawn_cost } else { settings.message_cost },
         }
     }
 
     #[inline]
     fn count(&mut self, edge: Edge) {
-        self.totals
-            .add(if edge == Edge::Wake { WOKEN } else { EXACT }, 1);
+        self.totals.add(if edge == Edge::Wake { WOKEN } else { EXACT }, 1);
     }
 }
 
@@ -693,8 +687,7 @@ impl<C> Drop for Thread<'_, C> {
     fn drop(&mut self) {
         let chain = &*self.strand.0;
         let last = (chain.length, chain.length);
-        self.tracker
-            .add_levels(chain.session, &mut self.recent, last);
+        self.tracker.add_levels(chain.session, &mut self.recent, last);
         self.tracker.add_starts(chain.session, &mut self.starts);
         self.shares.end(&self.tracker.sampled);
         let strand = core::mem::replace(&mut self.strand, Strand::start(0, Site(0), 0));

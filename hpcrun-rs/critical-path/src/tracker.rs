@@ -56,10 +56,7 @@ impl Lost {
 
     /// By number; an unknown number is an unknown cause.
     pub fn from_number(number: u32) -> Lost {
-        Lost::ALL
-            .get(number as usize)
-            .copied()
-            .unwrap_or(Lost::Unknown)
+        Lost::ALL.get(number as usize).copied().unwrap_or(Lost::Unknown)
     }
 
     /// The name in reports.
@@ -190,9 +187,7 @@ impl Totals {
 
     /// Starts from zero, in another session.
     pub(crate) fn reset(&self, session: u32) {
-        self.first
-            .iter()
-            .for_each(|counter| counter.store(0, Ordering::Relaxed));
+        self.first.iter().for_each(|counter| counter.store(0, Ordering::Relaxed));
         lock(&self.others).clear();
         self.session.store(session, Ordering::Release);
     }
@@ -205,10 +200,7 @@ impl Sums {
 
     fn add(&mut self, totals: &Totals) {
         let others = lock(&totals.others);
-        let first = totals
-            .first
-            .iter()
-            .map(|counter| counter.load(Ordering::Relaxed));
+        let first = totals.first.iter().map(|counter| counter.load(Ordering::Relaxed));
         for (counter, value) in first.chain(others.iter().copied()).enumerate() {
             if self.0.len() <= counter {
                 self.0.push(0);
@@ -221,10 +213,7 @@ impl Sums {
 impl Tracker {
     /// A tracker without threads.
     pub fn new(settings: Settings) -> Self {
-        let settings = Settings {
-            segments: settings.segments.max(16),
-            ..settings
-        };
+        let settings = Settings { segments: settings.segments.max(16), ..settings };
         Tracker {
             arena: Arena::new(settings.nodes),
             settings,
@@ -236,10 +225,7 @@ impl Tracker {
                 ended: Sums::default(),
                 live: Vec::new(),
             }),
-            ends: Mutex::new(Ends {
-                spare: Spare::new(),
-                longest: None,
-            }),
+            ends: Mutex::new(Ends { spare: Spare::new(), longest: None }),
             levels: Mutex::new(Levels::new(settings.level)),
             starts: Mutex::default(),
             sampled: Mutex::default(),
@@ -265,9 +251,7 @@ impl Tracker {
         let old = self.exports.clear();
         let longest = ends.longest.take();
         self.with_ends(&mut ends, |memory| {
-            longest
-                .into_iter()
-                .for_each(|strand| strand.release(memory));
+            longest.into_iter().for_each(|strand| strand.release(memory));
             old.for_each(|list| list.release(memory.arena, &mut memory.spare.nodes));
         });
     }
@@ -401,11 +385,7 @@ impl Tracker {
     }
 
     fn with_ends<R>(&self, ends: &mut Ends, change: impl FnOnce(&mut Memory<'_>) -> R) -> R {
-        change(&mut Memory {
-            arena: &self.arena,
-            settings: &self.settings,
-            spare: &mut ends.spare,
-        })
+        change(&mut Memory { arena: &self.arena, settings: &self.settings, spare: &mut ends.spare })
     }
 
     /// The sums over all threads, and the nanoseconds since the session began.

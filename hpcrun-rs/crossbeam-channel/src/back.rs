@@ -71,10 +71,7 @@ impl Room {
             last: None,
             received: 0,
         };
-        Room {
-            capacity,
-            state: Mutex::new(state),
-        }
+        Room { capacity, state: Mutex::new(state) }
     }
 
     /// Never waits in the system, where the wait would look like one of the program's.

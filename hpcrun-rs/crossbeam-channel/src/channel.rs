@@ -25,59 +25,38 @@ pub fn bounded<T>(cap: usize) -> (Sender<T>, Receiver<T>) {
 }
 
 fn channel<T>(
-    (sender, receiver): (
-        published::Sender<Envelope<T>>,
-        published::Receiver<Envelope<T>>,
-    ),
+    (sender, receiver): (published::Sender<Envelope<T>>, published::Receiver<Envelope<T>>),
     room: Option<Arc<Room>>,
 ) -> (Sender<T>, Receiver<T>) {
-    let sender = Sender {
-        inner: sender,
-        room: room.clone(),
-    };
-    (
-        sender,
-        Receiver {
-            inner: Inner::Enveloped(receiver, room),
-        },
-    )
+    let sender = Sender { inner: sender, room: room.clone() };
+    (sender, Receiver { inner: Inner::Enveloped(receiver, room) })
 }
 
 /// As the published crate's `after`.
 pub fn after(duration: Duration) -> Receiver<Instant> {
-    Receiver {
-        inner: Inner::Plain(published::after(duration)),
-    }
+    Receiver { inner: Inner::Plain(published::after(duration)) }
 }
 
 /// As the published crate's `at`.
 pub fn at(when: Instant) -> Receiver<Instant> {
-    Receiver {
-        inner: Inner::Plain(published::at(when)),
-    }
+    Receiver { inner: Inner::Plain(published::at(when)) }
 }
 
 /// As the published crate's `tick`.
 pub fn tick(duration: Duration) -> Receiver<Instant> {
-    Receiver {
-        inner: Inner::Plain(published::tick(duration)),
-    }
+    Receiver { inner: Inner::Plain(published::tick(duration)) }
 }
 
 /// As the published crate's `never`.
 #[cfg(not(never_is_not_const))]
 pub const fn never<T>() -> Receiver<T> {
-    Receiver {
-        inner: Inner::Plain(published::never()),
-    }
+    Receiver { inner: Inner::Plain(published::never()) }
 }
 
 /// As the published crate's `never`, before 0.5.16.
 #[cfg(never_is_not_const)]
 pub fn never<T>() -> Receiver<T> {
-    Receiver {
-        inner: Inner::Plain(published::never()),
-    }
+    Receiver { inner: Inner::Plain(published::never()) }
 }
 
 /// As the published crate's `Sender`.
@@ -105,17 +84,13 @@ impl<T> Sender<T> {
     /// As the published crate's `send_timeout`.
     #[track_caller]
     pub fn send_timeout(&self, msg: T, timeout: Duration) -> Result<(), SendTimeoutError<T>> {
-        self.send_by(msg, true, |inner, envelope| {
-            inner.send_timeout(envelope, timeout)
-        })
+        self.send_by(msg, true, |inner, envelope| inner.send_timeout(envelope, timeout))
     }
 
     /// As the published crate's `send_deadline`.
     #[track_caller]
     pub fn send_deadline(&self, msg: T, deadline: Instant) -> Result<(), SendTimeoutError<T>> {
-        self.send_by(msg, true, |inner, envelope| {
-            inner.send_deadline(envelope, deadline)
-        })
+        self.send_by(msg, true, |inner, envelope| inner.send_deadline(envelope, deadline))
     }
 
     /// Sends by `send`, which may wait if it `blocks`.
@@ -149,11 +124,7 @@ impl<T> Sender<T> {
         value: T,
         send: impl FnOnce(Envelope<T>) -> Result<(), E>,
     ) -> Result<(), E> {
-        let mut envelope = Envelope {
-            value,
-            strand: Strand::copy(),
-            reply: None,
-        };
+        let mut envelope = Envelope { value, strand: Strand::copy(), reply: None };
         // Tracking may just have ended; then nothing was sent as far as the room knows.
         let is_tracked = envelope.strand.is_some();
         let room = self.room.as_ref().filter(|_| is_tracked);
@@ -201,10 +172,7 @@ impl<T> Sender<T> {
 
 impl<T> Clone for Sender<T> {
     fn clone(&self) -> Self {
-        Sender {
-            inner: self.inner.clone(),
-            room: self.room.clone(),
-        }
+        Sender { inner: self.inner.clone(), room: self.room.clone() }
     }
 }
 
@@ -333,11 +301,7 @@ impl<T> Receiver<T> {
 #[inline]
 #[track_caller]
 pub(crate) fn opened<T>(envelope: Envelope<T>, room: &Option<Arc<Room>>) -> T {
-    let Envelope {
-        value,
-        strand,
-        reply,
-    } = envelope;
+    let Envelope { value, strand, reply } = envelope;
     if strand.is_some() || is_active() {
         received(strand, reply.as_deref(), room.as_deref());
     }

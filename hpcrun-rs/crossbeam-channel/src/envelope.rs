@@ -17,11 +17,7 @@ pub(crate) struct Envelope<T> {
 impl<T> Envelope<T> {
     #[inline]
     pub(crate) fn plain(value: T) -> Self {
-        Envelope {
-            value,
-            strand: None,
-            reply: None,
-        }
+        Envelope { value, strand: None, reply: None }
     }
 }
 

@@ -22,16 +22,12 @@ pub struct Select<'a> {
 impl<'a> Select<'a> {
     /// As the published crate's `new`.
     pub fn new() -> Select<'a> {
-        Select {
-            inner: published::Select::new(),
-        }
+        Select { inner: published::Select::new() }
     }
 
     /// As the published crate's `new_biased`.
     pub fn new_biased() -> Self {
-        Select {
-            inner: published::Select::new_biased(),
-        }
+        Select { inner: published::Select::new_biased() }
     }
 
     /// As the published crate's `send`.
@@ -51,9 +47,7 @@ impl<'a> Select<'a> {
 
     /// As the published crate's `try_select`.
     pub fn try_select(&mut self) -> Result<SelectedOperation<'a>, TrySelectError> {
-        self.inner
-            .try_select()
-            .map(|inner| SelectedOperation { inner })
+        self.inner.try_select().map(|inner| SelectedOperation { inner })
     }
 
     /// As the published crate's `select`.

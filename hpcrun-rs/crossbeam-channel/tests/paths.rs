@@ -224,10 +224,7 @@ fn a_value_in_room_that_another_made_comes_after_that() {
         s.send(1).unwrap();
         assert_eq!(length(), 100, "the send has waited for room");
         let length_of_second = if is_cloned { 100 } else { 3 };
-        assert_eq!(
-            lengths([Box::new(|| receive(second, 3))]),
-            [length_of_second]
-        );
+        assert_eq!(lengths([Box::new(|| receive(second, 3))]), [length_of_second]);
         begin_at(0);
         s.send(2).unwrap();
         assert_eq!(lengths([Box::new(|| receive(&r, 0))]), [length_of_second]);
@@ -245,9 +242,7 @@ fn timers_and_failed_operations_are_no_edges() {
     let (s, r) = bounded(1);
     s.send(String::from("a")).unwrap();
     assert_eq!(s.try_send("b".into()), Err(TrySendError::Full("b".into())));
-    let error = s
-        .send_timeout("c".into(), Duration::from_millis(1))
-        .unwrap_err();
+    let error = s.send_timeout("c".into(), Duration::from_millis(1)).unwrap_err();
     assert!(error.is_timeout());
     assert_eq!(error.into_inner(), "c");
     drop(r);

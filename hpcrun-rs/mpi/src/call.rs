@@ -151,11 +151,7 @@ impl Call<'_> {
         if entered.site == CALL_NESTED {
             return self.run();
         }
-        let observed = Observed {
-            table,
-            entered,
-            waits: Cell::new(1),
-        };
+        let observed = Observed { table, entered, waits: Cell::new(1) };
         let result = act(&observed, job);
         if observed.waits.get() > 0 {
             // SAFETY: null is no strand.

@@ -37,17 +37,9 @@ pub(crate) struct Operations {
 impl Operations {
     pub(crate) fn new(library: &Library) -> Operations {
         let (mut kind, mut longest) = (0, 0);
-        pmpi!(Type_contiguous(
-            size_of::<RemoteStrand>(),
-            library.byte,
-            at(&mut kind)
-        ));
+        pmpi!(Type_contiguous(size_of::<RemoteStrand>(), library.byte, at(&mut kind)));
         pmpi!(Type_commit(at(&mut kind)));
-        pmpi!(Op_create(
-            combine_all as *const () as usize,
-            1,
-            at(&mut longest)
-        ));
+        pmpi!(Op_create(combine_all as *const () as usize, 1, at(&mut longest)));
         Operations { kind, longest }
     }
 
@@ -78,11 +70,7 @@ unsafe extern "C" fn combine_all(
 /// different ones.
 fn combine(a: &RemoteStrand, b: &RemoteStrand) -> RemoteStrand {
     let order = |s: &RemoteStrand| (s.length, std::cmp::Reverse((s.rank, s.export)));
-    let (mut longer, shorter) = if order(a) > order(b) {
-        (*a, b)
-    } else {
-        (*b, a)
-    };
+    let (mut longer, shorter) = if order(a) > order(b) { (*a, b) } else { (*b, a) };
     longer.burdened = longer.burdened.max(shorter.burdened);
     let gap = longer.length - shorter.length;
     let known = |strand: &RemoteStrand| SAVINGS.min(strand.count as usize);
@@ -215,10 +203,7 @@ mod tests {
             ..RemoteStrand::default()
         };
         for (to, (procedure, time)) in strand.savings.iter_mut().zip(savings) {
-            *to = Saving {
-                procedure: *procedure,
-                time: *time,
-            };
+            *to = Saving { procedure: *procedure, time: *time };
         }
         strand
     }
@@ -230,21 +215,11 @@ mod tests {
             strand(1, 100, &[(1, 60), (3, 20)]),
             strand(2, 90, &[(1, 5), (2, 15)]),
         ];
-        for order in [
-            [0, 1, 2],
-            [0, 2, 1],
-            [1, 0, 2],
-            [1, 2, 0],
-            [2, 0, 1],
-            [2, 1, 0],
-        ] {
+        for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
             let [a, b, c] = order.map(|index| &strands[index]);
             let all = combine(&combine(a, b), c);
             // Without procedure 1 the third one is the longest: 90 - 5. Without 2 it is the second one.
-            let expected = RemoteStrand {
-                burdened: 101,
-                ..strand(0, 100, &[(1, 15)])
-            };
+            let expected = RemoteStrand { burdened: 101, ..strand(0, 100, &[(1, 15)]) };
             assert_eq!(all, expected, "{order:?}");
             assert_eq!(combine(a, &combine(b, c)), expected, "{order:?}");
         }

@@ -120,10 +120,7 @@ impl DerefMut for Access<'_> {
 
 impl Job {
     pub(crate) fn new(operations: Operations, world: World) -> Job {
-        let state = State {
-            matching: Matching::new(world.peers.len()),
-            world,
-        };
+        let state = State { matching: Matching::new(world.peers.len()), world };
         Job {
             is_threaded: state.world.is_threaded,
             operations,
@@ -168,22 +165,13 @@ impl Job {
         let mut ranks = vec![0_u32; size as usize];
         let from = own.as_mut_ptr().expose_provenance();
         let to = ranks.as_mut_ptr().expose_provenance();
-        pmpi!(Group_translate_ranks(
-            group,
-            own.len(),
-            from,
-            world_group,
-            to
-        ));
+        pmpi!(Group_translate_ranks(group, own.len(), from, world_group, to));
         pmpi!(Group_free(at(&mut group)));
         // The first one's number is all processes' number.
         pmpi!(Bcast(at(&mut id), size_of::<u64>(), byte, 0, handle));
         let mut state = self.state();
         let world = &mut state.world;
-        match ranks
-            .iter()
-            .all(|rank| (*rank as usize) < world.peers.len())
-        {
+        match ranks.iter().all(|rank| (*rank as usize) < world.peers.len()) {
             true => world.add(handle, id, ranks),
             // Processes that were started later are of another world.
             false => observed.lose(LOST_UNKNOWN),
@@ -238,19 +226,10 @@ impl World {
     #[inline]
     pub(crate) fn send(&mut self, (comm, tag): (u64, c_int), to: u32, strand: &RemoteStrand) {
         let ring = &mut self.peers[to as usize].to;
-        let is_sent = ring
-            .as_mut()
-            .is_some_and(|ring| ring.send(comm, tag, strand));
+        let is_sent = ring.as_mut().is_some_and(|ring| ring.send(comm, tag, strand));
         if !is_sent {
             ring.take().inspect(Ring::close);
-            self.send_message(
-                Arrived {
-                    comm,
-                    tag,
-                    strand: *strand,
-                },
-                to,
-            );
+            self.send_message(Arrived { comm, tag, strand: *strand }, to);
         }
     }
 
@@ -259,15 +238,7 @@ impl World {
         self.reap(false);
         let (mut strand, mut request) = (Box::new(strand), 0);
         let (from, byte, to, own) = (at(&mut *strand), self.library.byte, to as usize, self.own);
-        pmpi!(Isend(
-            from,
-            size_of::<Arrived>(),
-            byte,
-            to,
-            TAG,
-            own,
-            at(&mut request)
-        ));
+        pmpi!(Isend(from, size_of::<Arrived>(), byte, to, TAG, own, at(&mut request)));
         self.sent.push_back((request, strand));
     }
 
@@ -353,10 +324,6 @@ impl Strands for World {
         let (source, tag) = Statuses::at(at(&mut status)).source_and_tag();
         let comm = self.comm(comm).ok_or(())?;
         let source = comm.rank(source).filter(|_| flag != 0).ok_or(())?;
-        Ok(Message {
-            comm: comm.id,
-            source,
-            tag,
-        })
+        Ok(Message { comm: comm.id, source, tag })
     }
 }

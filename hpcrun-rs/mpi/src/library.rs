@@ -69,10 +69,7 @@ pub(crate) struct Real {
 impl Real {
     /// `name` ends in a zero.
     pub(crate) const fn new(name: &'static str) -> Real {
-        Real {
-            name,
-            address: AtomicUsize::new(0),
-        }
+        Real { name, address: AtomicUsize::new(0) }
     }
 
     /// Its address. Aborts if the library lacks it: then the program could not have called it either.
@@ -169,10 +166,7 @@ pub(crate) fn library() -> &'static Library {
             // SAFETY: a variable that holds a pointer.
             address => unsafe { *std::ptr::with_exposed_provenance::<usize>(address) },
         };
-        let fortran = [
-            ignore(c"MPI_F_STATUS_IGNORE"),
-            ignore(c"MPI_F_STATUSES_IGNORE"),
-        ];
+        let fortran = [ignore(c"MPI_F_STATUS_IGNORE"), ignore(c"MPI_F_STATUSES_IGNORE")];
         match symbol(c"ompi_mpi_comm_world") {
             0 => Library {
                 is_open_mpi: false,

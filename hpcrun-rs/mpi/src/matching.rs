@@ -105,11 +105,7 @@ pub(crate) struct Matching {
 
 impl Matching {
     pub(crate) fn new(ranks: usize) -> Matching {
-        Matching {
-            arrived: vec![VecDeque::new(); ranks],
-            posted: Vec::new(),
-            next: 0,
-        }
+        Matching { arrived: vec![VecDeque::new(); ranks], posted: Vec::new(), next: 0 }
     }
 
     /// A receive is posted; its number.
@@ -289,10 +285,7 @@ mod tests {
     impl Model {
         fn send(&mut self, message: Message) {
             self.next += 1;
-            let strand = RemoteStrand {
-                export: self.next,
-                ..RemoteStrand::default()
-            };
+            let strand = RemoteStrand { export: self.next, ..RemoteStrand::default() };
             let Message { comm, source, tag } = message;
             self.sent[source as usize].push_back(Arrived { comm, tag, strand });
             let accepts = |r: &&mut Receive| r.got.is_none() && r.wanted.accepts(&message);
@@ -305,11 +298,7 @@ mod tests {
         fn post(&mut self, number: u64, wanted: Wanted) {
             let found = self.unexpected.iter().position(|(m, _)| wanted.accepts(m));
             let got = found.map(|at| self.unexpected.remove(at));
-            self.receives.push(Receive {
-                number,
-                wanted,
-                got,
-            });
+            self.receives.push(Receive { number, wanted, got });
         }
     }
 
@@ -327,18 +316,11 @@ mod tests {
         let (mut ambiguous, mut found, mut got) = (0, 0, 0);
         for round in 0..400 {
             let (wildcards, tells) = (round % 4 > 0, round % 4 > 1);
-            let mut model = Model {
-                tells,
-                ..Model::default()
-            };
+            let mut model = Model { tells, ..Model::default() };
             let mut matching = Matching::new(2);
             for step in 0..120 {
                 let (source, tag) = (below(2) as u32, below(2) as i32);
-                let message = Message {
-                    comm: below(2),
-                    source,
-                    tag,
-                };
+                let message = Message { comm: below(2), source, tag };
                 match below(3) {
                     0 if step < 60 => model.send(message),
                     1 if step < 60 => {
@@ -357,10 +339,7 @@ mod tests {
                             continue;
                         };
                         let mut places = model.receives.iter().enumerate();
-                        let nth = places
-                            .by_ref()
-                            .filter(|(_, r)| complete(r))
-                            .nth(chosen as usize);
+                        let nth = places.by_ref().filter(|(_, r)| complete(r)).nth(chosen as usize);
                         let at = nth.expect("there are so many").0;
                         let receive = model.receives.remove(at);
                         let (message, strand) = receive.got.expect("it is complete");
@@ -396,21 +375,14 @@ mod tests {
             assert!(matching.arrived.iter().all(VecDeque::is_empty));
             assert!(model.sent.iter().all(VecDeque::is_empty));
         }
-        assert!(
-            found > 5 * ambiguous && ambiguous > 100,
-            "{found} {ambiguous}"
-        );
+        assert!(found > 5 * ambiguous && ambiguous > 100, "{found} {ambiguous}");
     }
 
     #[test]
     fn a_strand_that_comes_late_is_not_taken_for_another_message() {
         let mut model = Model::default();
         let mut matching = Matching::new(2);
-        let message = Message {
-            comm: 1,
-            source: 0,
-            tag: 5,
-        };
+        let message = Message { comm: 1, source: 0, tag: 5 };
         let take = |matching: &mut Matching, model: &mut Model| {
             let mut got = 0;
             let found = matching.take(None, message, model, |strand| got = strand.export);
@@ -420,11 +392,7 @@ mod tests {
         model.send(message);
         model.send(message);
         assert_eq!(take(&mut matching, &mut model), (Found::Strand, 2));
-        let freed = matching.post(Wanted {
-            comm: 1,
-            source: Some(0),
-            tag: Some(5),
-        });
+        let freed = matching.post(Wanted { comm: 1, source: Some(0), tag: Some(5) });
         assert!(matching.abandon(freed));
         model.send(message);
         model.send(message);

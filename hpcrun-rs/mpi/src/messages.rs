@@ -29,11 +29,7 @@ impl End {
     /// Of rank, tag and communicator; the tag follows the rank.
     #[inline]
     fn of(call: &Call<'_>, rank: usize, comm: usize) -> End {
-        End {
-            comm: call.comm(comm),
-            rank: call.int(rank),
-            tag: call.int(rank + 1),
-        }
+        End { comm: call.comm(comm), rank: call.int(rank), tag: call.int(rank + 1) }
     }
 
     /// Sends the strand before the message, unless that is to nobody, or in a communicator that is not known:
@@ -63,11 +59,8 @@ impl End {
             true => None,
             false => Some(comm.rank(self.rank)?),
         };
-        let wanted = Wanted {
-            comm: comm.id,
-            source,
-            tag: Some(self.tag).filter(|tag| *tag != ANY_TAG),
-        };
+        let wanted =
+            Wanted { comm: comm.id, source, tag: Some(self.tag).filter(|tag| *tag != ANY_TAG) };
         Some(state.matching.post(wanted))
     }
 

@@ -31,23 +31,16 @@ pub(crate) enum Request {
 impl Request {
     /// A posted receive, by its number, or a persistent one.
     pub(crate) fn receive(from: End, number: Option<u64>) -> Request {
-        Request::Receive {
-            from,
-            number,
-            is_persistent: number.is_none(),
-            is_cancelled: false,
-        }
+        Request::Receive { from, number, is_persistent: number.is_none(), is_cancelled: false }
     }
 }
 
 /// Request and communicator of the posted receive of this number.
 pub(crate) fn receive(requests: &Requests, number: u64) -> Option<(usize, usize)> {
     requests.iter().find_map(|(handle, request)| match request {
-        Request::Receive {
-            from,
-            number: Some(of),
-            ..
-        } if *of == number => Some((*handle, from.comm)),
+        Request::Receive { from, number: Some(of), .. } if *of == number => {
+            Some((*handle, from.comm))
+        }
         _ => None,
     })
 }
@@ -166,12 +159,7 @@ fn finish(handle: usize, status: Statuses, observed: &Observed, job: &Job) {
             drop(state);
             companion.finish(observed);
         }
-        Some(Request::Receive {
-            from,
-            number,
-            is_persistent,
-            is_cancelled,
-        }) => {
+        Some(Request::Receive { from, number, is_persistent, is_cancelled }) => {
             let (comm, number, was_cancelled) = (from.comm, number.take(), *is_cancelled);
             if !*is_persistent {
                 requests.remove(&handle);
@@ -208,11 +196,8 @@ fn start_one(handle: usize, observed: &Observed, job: &Job) {
         Some(Request::Receive { from, .. }) => {
             let from = *from;
             let posted = from.post(&mut state);
-            if let Some(Request::Receive {
-                number,
-                is_cancelled,
-                ..
-            }) = state.world.requests.get_mut(&handle)
+            if let Some(Request::Receive { number, is_cancelled, .. }) =
+                state.world.requests.get_mut(&handle)
             {
                 (*number, *is_cancelled) = (posted, false);
             }
@@ -240,11 +225,7 @@ pub(crate) fn free(call: &Call<'_>) -> c_int {
     call.observe(false, |observed, job| {
         let mut state = job.state();
         let request = state.world.requests.remove(&call.request_at(0, 0));
-        if let Some(Request::Receive {
-            number: Some(number),
-            ..
-        }) = request
-        {
+        if let Some(Request::Receive { number: Some(number), .. }) = request {
             if !state.matching.abandon(number) {
                 observed.lose(LOST_UNKNOWN);
             }

@@ -149,10 +149,8 @@ impl Ring {
     #[inline(never)]
     fn put(&mut self, changed: u64, name: u64, savings: &[Saving]) {
         for (place, at) in ones(changed).enumerate() {
-            let put = |word, value| {
-                self.data(HEAD + 2 * place + word)
-                    .store(value, Ordering::Relaxed)
-            };
+            let put =
+                |word, value| self.data(HEAD + 2 * place + word).store(value, Ordering::Relaxed);
             put(0, savings[at].procedure);
             put(1, savings[at].time);
         }
@@ -214,10 +212,7 @@ impl Ring {
     fn take(&mut self, changed: u64) -> u64 {
         for (place, at) in ones(changed).enumerate() {
             let get = |word| self.data(HEAD + 2 * place + word).load(Ordering::Relaxed);
-            self.entry.strand.savings[at] = Saving {
-                procedure: get(0),
-                time: get(1),
-            };
+            self.entry.strand.savings[at] = Saving { procedure: get(0), time: get(1) };
         }
         lines(changed)
     }
@@ -251,16 +246,10 @@ mod tests {
         };
         let count = strand.count as usize;
         for (at, saving) in strand.savings[..count].iter_mut().enumerate() {
-            *saving = Saving {
-                procedure: (1 << 60) | (content / 100),
-                time: content / (at as u64 + 1),
-            };
+            *saving =
+                Saving { procedure: (1 << 60) | (content / 100), time: content / (at as u64 + 1) };
         }
-        Arrived {
-            comm: number,
-            tag: -(number as i32),
-            strand,
-        }
+        Arrived { comm: number, tag: -(number as i32), strand }
     }
 
     fn send(sender: &mut Ring, arrived: &Arrived) -> bool {
@@ -314,13 +303,8 @@ mod tests {
         // SAFETY: as above.
         let end = || unsafe { Ring::new(memory.as_ptr().cast(), memory.len() - 1, 0) };
         let (mut sender, mut receiver) = (end(), end());
-        let empty = |number| Arrived {
-            strand: RemoteStrand::default(),
-            ..arrived(number)
-        };
-        let sent = (0..9)
-            .take_while(|number| send(&mut sender, &empty(*number)))
-            .count();
+        let empty = |number| Arrived { strand: RemoteStrand::default(), ..arrived(number) };
+        let sent = (0..9).take_while(|number| send(&mut sender, &empty(*number))).count();
         assert_eq!(sent, 4);
         for number in 0..4 {
             assert_eq!(receiver.receive(), Next::Entry);

@@ -66,11 +66,7 @@ pub(crate) fn end() {
 /// What each of `size` processes has given.
 fn gather<T: Copy + Default>(library: &Library, own: usize, mut mine: T, size: usize) -> Vec<T> {
     let mut all = vec![T::default(); size];
-    let (to, bytes, byte) = (
-        all.as_mut_ptr().expose_provenance(),
-        size_of::<T>(),
-        library.byte,
-    );
+    let (to, bytes, byte) = (all.as_mut_ptr().expose_provenance(), size_of::<T>(), library.byte);
     pmpi!(Allgather(at(&mut mine), bytes, byte, to, bytes, byte, own));
     all
 }
@@ -100,9 +96,7 @@ fn connect(library: &Library, own: usize, rank: usize, hellos: &[[u64; 2]]) -> V
     let bytes = Ring::bytes(lines);
     let path = format!("/dev/shm/hpcrun-{:016x}", hellos[here[0]][1]);
     let is_first = here[0] == rank;
-    let mut memory = is_first
-        .then(|| share(&path, true, rings * bytes))
-        .flatten();
+    let mut memory = is_first.then(|| share(&path, true, rings * bytes)).flatten();
     pmpi!(Barrier(own));
     if !is_first {
         memory = share(&path, false, rings * bytes);
@@ -120,23 +114,14 @@ fn connect(library: &Library, own: usize, rank: usize, hellos: &[[u64; 2]]) -> V
         // SAFETY: zeros from the system, aligned to lines, and never unmapped.
         Some(unsafe { Ring::new(start, lines, from as u32) })
     };
-    let peer = |other| Peer {
-        to: ring(rank, other),
-        from: ring(other, rank),
-    };
+    let peer = |other| Peer { to: ring(rank, other), from: ring(other, rank) };
     (0..hellos.len()).map(peer).collect()
 }
 
 /// Maps memory that processes share by the name of a file.
 fn share(path: &str, create: bool, bytes: usize) -> Option<*const u8> {
     let mut options = OpenOptions::new();
-    let file = options
-        .read(true)
-        .write(true)
-        .create_new(create)
-        .mode(0o600)
-        .open(path)
-        .ok()?;
+    let file = options.read(true).write(true).create_new(create).mode(0o600).open(path).ok()?;
     // SAFETY: a descriptor of ours, and a new mapping. The room is taken now, or not at all: a mapping beyond
     // it would be deadly.
     unsafe {

@@ -42,11 +42,7 @@ impl Program<'_> {
             }
             Program::At(fd, at) if fd != libc::AT_FDCWD => {
                 let folder = std::fs::read_link(format!("/proc/self/fd/{fd}")).ok()?;
-                Some(if at.is_empty() {
-                    folder
-                } else {
-                    folder.join(path(at))
-                })
+                Some(if at.is_empty() { folder } else { folder.join(path(at)) })
             }
             Program::Path(text) | Program::Name(text) | Program::At(_, text) => Some(path(text)),
         }
@@ -141,10 +137,7 @@ unsafe fn strip(given: Strings) -> Environment {
     }
     list.extend(preloaded.as_ref().map(|p| p.as_ptr()));
     list.push(std::ptr::null());
-    Environment::Stripped {
-        list,
-        _preloaded: preloaded,
-    }
+    Environment::Stripped { list, _preloaded: preloaded }
 }
 
 /// Whether an environment entry preloads our library.

@@ -42,10 +42,8 @@ pub unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) 
     // SAFETY: libc's signature.
     let real = unsafe { real!(c"close_range": fn(c_uint, c_uint, c_int) -> c_int) };
     let descriptors = threads::all().filter_map(|t| t.source.perf_descriptor());
-    let mut ours: Vec<c_uint> = descriptors
-        .map(|d| d as c_uint)
-        .filter(|d| (first..=last).contains(d))
-        .collect();
+    let mut ours: Vec<c_uint> =
+        descriptors.map(|d| d as c_uint).filter(|d| (first..=last).contains(d)).collect();
     ours.sort_unstable();
     let mut from = first;
     for descriptor in ours {

@@ -140,9 +140,7 @@ fn locked(result: c_int) -> Outcome {
 /// The thread has a lock, alone or with others, if `result` says so.
 pub(crate) fn acquired(place: Place, lock: usize, shared: bool, result: c_int) -> c_int {
     if locked(result) == Outcome::Acquired {
-        tell(place, |tracked, at| {
-            tracked.acquire(lock, shared, Edge::Lock, at)
-        });
+        tell(place, |tracked, at| tracked.acquire(lock, shared, Edge::Lock, at));
     }
     result
 }
@@ -300,11 +298,7 @@ pub(crate) fn wait_on_futex(
 ) -> c_long {
     let lock = lock_of_futex(futex, wait);
     let call = || match lock {
-        Some(lock) => blamed(
-            || lock.begin(),
-            || waiting(call),
-            |result| lock.outcome(result == 0),
-        ),
+        Some(lock) => blamed(|| lock.begin(), || waiting(call), |result| lock.outcome(result == 0)),
         None => waiting(call),
     };
     wait_for(

@@ -119,9 +119,7 @@ unsafe fn lock<T>(
 }
 
 fn wait_for<T>(place: Place, lock: *mut T, shared: bool, real: impl FnOnce() -> c_int) -> c_int {
-    events::wait_for_lock(place, lock as usize, shared, || {
-        waiting_outside_handlers(real)
-    })
+    events::wait_for_lock(place, lock as usize, shared, || waiting_outside_handlers(real))
 }
 
 macro_rules! interpose_locks {
@@ -259,10 +257,7 @@ pub unsafe extern "C" fn pthread_once(
     static REAL: Real = Real::new(c"pthread_once");
     let place = caller.place();
     let control_address = control as usize;
-    let once = Once {
-        control: control_address,
-        routine,
-    };
+    let once = Once { control: control_address, routine };
     // SAFETY: libc's own function; `run_once` calls the caller's routine.
     unsafe {
         if REAL.direct().is_some() || !path::is_active() {

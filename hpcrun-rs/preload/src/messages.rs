@@ -40,10 +40,7 @@ extern "C" fn join(job: u64, rank: u32, ranks: u32) {
 // Calls of MPI need not keep errno.
 
 extern "C" fn enter(address: u64, sends: bool) -> Entered {
-    let untracked = Entered {
-        site: CALL_UNTRACKED,
-        strand: ptr::null(),
-    };
+    let untracked = Entered { site: CALL_UNTRACKED, strand: ptr::null() };
     threads::current().map_or(untracked, |thread| thread.enter_call(address, sends))
 }
 

@@ -18,12 +18,7 @@ pub(crate) struct Real {
 impl Real {
     /// The default version of `name`.
     pub(crate) const fn new(name: &'static CStr) -> Real {
-        Real {
-            address: AtomicUsize::new(0),
-            direct: AtomicUsize::new(0),
-            name,
-            version: None,
-        }
+        Real { address: AtomicUsize::new(0), direct: AtomicUsize::new(0), name, version: None }
     }
 
     /// A specific version of `name`, for functions with an older version that `dlsym` may prefer.

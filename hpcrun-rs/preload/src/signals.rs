@@ -156,10 +156,8 @@ pub unsafe extern "C" fn sigaltstack(new: *const libc::stack_t, old: *mut libc::
         let too_small = new
             .as_ref()
             .is_some_and(|n| n.ss_flags & libc::SS_DISABLE == 0 && n.ss_size < SIGNAL_STACK / 2);
-        let disables_kept = kept.is_some()
-            && new
-                .as_ref()
-                .is_some_and(|n| n.ss_flags & libc::SS_DISABLE != 0);
+        let disables_kept =
+            kept.is_some() && new.as_ref().is_some_and(|n| n.ss_flags & libc::SS_DISABLE != 0);
         if !too_small && !disables_kept {
             if !new.is_null() {
                 state.signal_stack.program.set(None);
@@ -178,10 +176,7 @@ pub unsafe extern "C" fn sigaltstack(new: *const libc::stack_t, old: *mut libc::
                 }
             }
         }
-        state
-            .signal_stack
-            .program
-            .set(new.as_ref().copied().filter(|_| too_small));
+        state.signal_stack.program.set(new.as_ref().copied().filter(|_| too_small));
     }
     0
 }

@@ -89,10 +89,7 @@ unsafe extern "C" fn enter(start: *mut Start, frame: *mut StartFrame) {
     // SAFETY: `Start::new` boxed `start` for this thread alone; `frame` is stack space of
     // `hpcrun_thread_start`. A panic aborts.
     let (start, frame) = unsafe { (Box::from_raw(start), &mut *frame) };
-    *frame = StartFrame {
-        routine: start.routine,
-        argument: start.argument,
-    };
+    *frame = StartFrame { routine: start.routine, argument: start.argument };
     if !session::is_running() {
         start.state.inspect(|state| threads::release(state));
         return;

@@ -166,11 +166,7 @@ pub unsafe extern "C" fn clone(
     let kind = flags & (libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_SETTLS);
     if kind != libc::CLONE_VM || stack.is_null() || !session::is_running() {
         // SAFETY: libc's own function, same arguments.
-        return unsafe {
-            real(
-                routine, stack, flags, argument, parent_id, storage, child_id,
-            )
-        };
+        return unsafe { real(routine, stack, flags, argument, parent_id, storage, child_id) };
     }
     // SAFETY: both types return a word; libc reads the part that the routine's type has.
     let as_start: StartRoutine = unsafe { std::mem::transmute(routine) };
@@ -179,15 +175,7 @@ pub unsafe extern "C" fn clone(
     unsafe {
         (*start).stack = Some(session::mapping_below(stack as u64));
         threads::current().inspect(|t| t.path().share());
-        let child = real(
-            cloned,
-            stack,
-            flags,
-            start.cast(),
-            parent_id,
-            storage,
-            child_id,
-        );
+        let child = real(cloned, stack, flags, start.cast(), parent_id, storage, child_id);
         if child < 0 {
             take_back(start);
         }

@@ -159,11 +159,7 @@ pub unsafe extern "C" fn syscall(
                 libc::FUTEX_WAIT | libc::FUTEX_WAIT_BITSET | libc::FUTEX_LOCK_PI
             ) =>
         {
-            let wait = FutexWait {
-                operation: b as c_int,
-                value: c as u32,
-                is_timed: d != 0,
-            };
+            let wait = FutexWait { operation: b as c_int, value: c as u32, is_timed: d != 0 };
             events::wait_on_futex(a as usize, wait, call)
         }
         libc::SYS_futex if (b & FUTEX_COMMANDS) as c_int == libc::FUTEX_WAKE => {

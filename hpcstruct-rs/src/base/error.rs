@@ -99,17 +99,11 @@ pub enum StructError {
 impl StructError {
     /// Of a failure to read `path`.
     pub fn reading(path: &Path) -> impl Fn(std::io::Error) -> StructError {
-        |error| StructError::Read {
-            path: path.to_owned(),
-            error,
-        }
+        |error| StructError::Read { path: path.to_owned(), error }
     }
 
     /// Of a failure to write `path`.
     pub fn writing(path: &Path) -> impl Fn(std::io::Error) -> StructError {
-        |error| StructError::Write {
-            path: path.to_owned(),
-            error,
-        }
+        |error| StructError::Write { path: path.to_owned(), error }
     }
 }

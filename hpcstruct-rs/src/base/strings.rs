@@ -166,11 +166,7 @@ impl Interner {
         let id = id.0 as usize;
         let shard = lock(&self.shards[id % SHARDS]);
         let number = id / SHARDS;
-        take(if number < shard.ends.len() {
-            shard.text(number as u32)
-        } else {
-            ""
-        })
+        take(if number < shard.ends.len() { shard.text(number as u32) } else { "" })
     }
 }
 
@@ -246,10 +242,7 @@ impl Numbering {
             };
             chunks[c].iter().map(text).collect::<Vec<_>>()
         });
-        Numbering {
-            to,
-            texts: texts.into_iter().flatten().collect(),
-        }
+        Numbering { to, texts: texts.into_iter().flatten().collect() }
     }
 
     /// The final number of a string that is used.
@@ -259,10 +252,7 @@ impl Numbering {
 
     /// A line with the final number of its file.
     pub(crate) fn line(&self, line: Option<SourceLine>) -> Option<SourceLine> {
-        line.map(|l| SourceLine {
-            file: self.id(l.file),
-            line: l.line,
-        })
+        line.map(|l| SourceLine { file: self.id(l.file), line: l.line })
     }
 }
 

@@ -201,10 +201,8 @@ fn noted_calls(units: &[Layout], codes: &Codes, noted: &[bool]) -> Vec<Call> {
         let steps = codes.get(number).map_or(&[][..], |code| code.steps);
         calls.extend(steps.iter().filter_map(|step| {
             let is_noted = noted.get(step.target as usize) == Some(&true);
-            (step.kind == unit::Kind::Call && is_noted).then(|| Call {
-                last: layout.address(step.end - 1),
-                callee: step.target,
-            })
+            (step.kind == unit::Kind::Call && is_noted)
+                .then(|| Call { last: layout.address(step.end - 1), callee: step.target })
         }));
     }
     calls
@@ -269,10 +267,7 @@ struct Analysis<'a, 'd> {
 impl Analysis<'_, '_> {
     /// Decodes the wanted procedures, and others as far as their returning matters.
     fn decode(&self) -> Codes {
-        let mut codes = Codes {
-            chunks: Vec::new(),
-            places: vec![(u32::MAX, 0); self.units.len()],
-        };
+        let mut codes = Codes { chunks: Vec::new(), places: vec![(u32::MAX, 0); self.units.len()] };
         let jobs = jobs(&self.units[..self.wanted]);
         let threads = self.program.threads;
         let first =
@@ -287,12 +282,10 @@ impl Analysis<'_, '_> {
             asked = self.undecided_callees(&asked, &codes);
             const CHUNK: usize = 32;
             let chunks: Vec<&[u32]> = asked.chunks(CHUNK).collect();
-            let more = parallel::run_with(
-                chunks.len(),
-                threads,
-                unit::Scratch::default,
-                |scratch, c| self.translate(chunks[c].iter().map(|u| *u as usize), scratch),
-            );
+            let more =
+                parallel::run_with(chunks.len(), threads, unit::Scratch::default, |scratch, c| {
+                    self.translate(chunks[c].iter().map(|u| *u as usize), scratch)
+                });
             for (units, chunk) in chunks.into_iter().zip(more) {
                 codes.add(units.iter().map(|u| *u as usize), chunk);
             }
@@ -367,11 +360,7 @@ impl Analysis<'_, '_> {
         let stubs = self.program.stubs;
         let next = stubs.partition_point(|s| s.end <= address);
         stubs.get(next).filter(|s| s.start <= address)?;
-        let Program {
-            architecture,
-            memory,
-            ..
-        } = *self.program;
+        let Program { architecture, memory, .. } = *self.program;
         Some(disasm::stub(architecture, memory, address))
     }
 
@@ -405,9 +394,7 @@ impl Analysis<'_, '_> {
 fn by_entry(procedures: &[Layout]) -> Map<u64, u32> {
     let numbered = procedures.iter().zip(0..);
     let with_code = numbered.filter(|(layout, _)| !layout.ranges.is_empty());
-    with_code
-        .map(|(layout, i)| (layout.entry_address(), i))
-        .collect()
+    with_code.map(|(layout, i)| (layout.entry_address(), i)).collect()
 }
 
 impl Callees for Analysis<'_, '_> {

@@ -7,9 +7,7 @@ fn loops(architecture: Architecture, code: &[u8]) -> Vec<(u64, Option<u32>, bool
     const BASE: u64 = 0x40_0000;
     let found = loops_of_bytes(architecture, BASE, code);
     let loops = found.loops.iter();
-    loops
-        .map(|l| (l.header - BASE, l.parent, l.irreducible))
-        .collect()
+    loops.map(|l| (l.header - BASE, l.parent, l.irreducible)).collect()
 }
 
 fn words(words: &[u32]) -> Vec<u8> {
@@ -220,18 +218,11 @@ fn a_loop_of_aarch64_that_only_an_exception_repeats() {
     let find = |handlers: &[Handler]| {
         let memory = LoadedImage::of_bytes(0x1000, &bytes);
         let wanted = layout.clone().into_iter().collect();
-        let program = Program {
-            handlers,
-            ..Program::new(Architecture::AArch64, &memory, wanted)
-        };
+        let program = Program { handlers, ..Program::new(Architecture::AArch64, &memory, wanted) };
         program.find_all().pop().unwrap_or_default()
     };
     assert_eq!(find(&[]).loops, []);
-    let found = find(&[Handler {
-        start: 0x1000,
-        end: 0x100c,
-        table: 0x100c,
-    }]);
+    let found = find(&[Handler { start: 0x1000, end: 0x100c, table: 0x100c }]);
     let inside: Vec<_> = found.regions.iter().map(|r| r.range.clone()).collect();
     assert_eq!(inside, [0x1000..0x1004, 0x1008..0x100c]);
     assert_eq!(found.loops[0].header, 0x1000);

@@ -41,9 +41,7 @@ pub(super) fn fill<'f>(
     let count = named().flatten().count();
     code_map.procedures.reserve(count);
     let cold = named().flatten().filter(|n| n.is_cold_part);
-    let asked = cold
-        .map(Named::linkage)
-        .chain([inputs.classifier.strings.id(STUBS)]);
+    let asked = cold.map(Named::linkage).chain([inputs.classifier.strings.id(STUBS)]);
     let by_linkage = by_linkage(&code_map.procedures, asked);
     let mut filler = Filler {
         code_map,

@@ -106,18 +106,11 @@ impl CodeMap {
 
     fn add_functions(&mut self, units: &[UnitAnalysis], threads: usize) {
         const NONE: u32 = u32::MAX;
-        let mut numbers: Vec<Vec<u32>> = units
-            .iter()
-            .map(|p| vec![NONE; p.functions.len()])
-            .collect();
+        let mut numbers: Vec<Vec<u32>> =
+            units.iter().map(|p| vec![NONE; p.functions.len()]).collect();
         let mut free_from = 0;
         for block in blocks(units, threads) {
-            let Block {
-                start,
-                unit,
-                function,
-                pieces,
-            } = block;
+            let Block { start, unit, function, pieces } = block;
             let found = &units[unit as usize].functions[function as usize];
             let of_block = &found.pieces[pieces.start as usize..pieces.end as usize];
             let Some(end) = of_block.last().map(|p| p.end).filter(|e| *e > free_from) else {

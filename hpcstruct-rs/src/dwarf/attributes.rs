@@ -67,9 +67,7 @@ impl<'a, 'd> UnitRef<'a, 'd> {
                     None => out.size = raw().udata_value(),
                 },
                 gimli::DW_AT_ranges => {
-                    let list = self
-                        .dwarf
-                        .attr_ranges_offset(self.unit, attribute.value())?;
+                    let list = self.dwarf.attr_ranges_offset(self.unit, attribute.value())?;
                     out.ranges = list;
                 }
                 gimli::DW_AT_abstract_origin => {

@@ -63,10 +63,7 @@ fn read<'d>(debug: &Debug<'d>, entry: EntryRef, out: &mut Description<'d>) -> Op
     for specification in abbreviation.attributes() {
         let attribute = entries.read_attribute(*specification).ok()?;
         let value = || attribute.raw_value();
-        let text = || Text {
-            unit: entry.unit,
-            value: attribute.raw_value(),
-        };
+        let text = || Text { unit: entry.unit, value: attribute.raw_value() };
         match attribute.name() {
             gimli::DW_AT_linkage_name | gimli::DW_AT_MIPS_linkage_name => {
                 out.linkage = out.linkage.or(Some(text()));

@@ -32,13 +32,7 @@ pub(crate) fn rows(
     out.clear();
     let unit = debug.units.get(debug.lines_of(index) as usize)?;
     let program = unit.line_program.as_ref()?;
-    let mut collector = Collector {
-        begins,
-        keep,
-        out,
-        open: None,
-        in_code: None,
-    };
+    let mut collector = Collector { begins, keep, out, open: None, in_code: None };
     let mut damage = None;
     let mut rows = program.clone().rows();
     loop {
@@ -87,10 +81,7 @@ impl<B: Fn(u64) -> bool, K: Fn(u64, u64) -> bool> Collector<'_, B, K> {
                 start: row.address(),
                 end: 0,
                 file: u32::try_from(row.file_index()).unwrap_or(u32::MAX),
-                line: row
-                    .line()
-                    .and_then(|l| u32::try_from(l.get()).ok())
-                    .unwrap_or(0),
+                line: row.line().and_then(|l| u32::try_from(l.get()).ok()).unwrap_or(0),
             });
         }
     }
@@ -193,11 +184,7 @@ pub(crate) fn written<'d>(debug: &Debug<'d>, unit: u32, file: u64) -> Option<Wri
     let entry = header.file(file)?;
     // Directory 0 is the compilation directory itself, before DWARF 5 without an entry.
     let is_stated = entry.directory_index() != 0 || header.version() >= 5;
-    let directory = if is_stated {
-        entry.directory(header)
-    } else {
-        None
-    };
+    let directory = if is_stated { entry.directory(header) } else { None };
     Some(Written {
         directories: [
             unit.comp_dir.map(|d| d.slice()),
@@ -291,15 +278,8 @@ mod tests {
 
     #[test]
     fn ranges_are_cut_at_rows_whatever_their_order() {
-        let row = |start, end| Row {
-            start,
-            end,
-            file: 1,
-            line: start as u32,
-        };
-        let rows: Vec<Row> = (0..40)
-            .map(|i| row(10 * i, 10 * i + 7 + 3 * (i % 2)))
-            .collect();
+        let row = |start, end| Row { start, end, file: 1, line: start as u32 };
+        let rows: Vec<Row> = (0..40).map(|i| row(10 * i, 10 * i + 7 + 3 * (i % 2))).collect();
         let mut cutter = Cutter::new(&rows);
         let mut source = fastrand::Rng::with_seed(1);
         let mut at = 0;
@@ -326,12 +306,7 @@ mod tests {
 
     #[test]
     fn the_first_row_keeps_contested_code() {
-        let row = |start, end, line| Row {
-            start,
-            end,
-            file: 1,
-            line,
-        };
+        let row = |start, end, line| Row { start, end, file: 1, line };
         let mut rows = vec![row(0, 10, 1), row(5, 8, 2), row(6, 14, 3), row(20, 21, 4)];
         remove_overlaps(&mut rows);
         assert_eq!(rows, [row(0, 10, 1), row(10, 14, 3), row(20, 21, 4)]);

@@ -180,21 +180,15 @@ impl<'d> Debug<'d> {
         }
         let read = parallel::run(headers.len(), threads, |i| dwarf.unit(headers[i]));
         let number = self.files.len() as u32;
-        let mut file = DebugFile {
-            dwarf: Arc::new(dwarf),
-            first: self.units.len(),
-            starts: Vec::new(),
-        };
+        let mut file =
+            DebugFile { dwarf: Arc::new(dwarf), first: self.units.len(), starts: Vec::new() };
         for (header, unit) in headers.iter().zip(read) {
             let Some(start) = header.offset().as_debug_info_offset() else {
                 continue;
             };
             match unit {
                 Ok(unit) => {
-                    self.places.push(Place {
-                        file: number,
-                        lines: self.units.len() as u32,
-                    });
+                    self.places.push(Place { file: number, lines: self.units.len() as u32 });
                     file.starts.push(start.0);
                     self.units.push(unit);
                 }
@@ -376,8 +370,5 @@ fn can_have_code(unit: &Unit<Reader<'_>>) -> bool {
     let Ok(Some(root)) = entries.read_abbreviation() else {
         return false;
     };
-    !matches!(
-        root.tag(),
-        gimli::DW_TAG_partial_unit | gimli::DW_TAG_type_unit
-    )
+    !matches!(root.tag(), gimli::DW_TAG_partial_unit | gimli::DW_TAG_type_unit)
 }

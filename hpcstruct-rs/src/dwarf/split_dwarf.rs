@@ -185,10 +185,7 @@ pub(crate) fn attach<'b>(
         let attached = found.is_some_and(|dwarf| debug.attach(skeleton.unit, dwarf, notes));
         missing += usize::from(!attached);
     }
-    notes.extend(note_of_missing(
-        missing,
-        loaded.objects.first().map(|(s, _)| s),
-    ));
+    notes.extend(note_of_missing(missing, loaded.objects.first().map(|(s, _)| s)));
 }
 
 fn in_package<'b>(

@@ -155,13 +155,7 @@ pub(crate) fn walk<'d>(
     let Some(unit) = UnitRef::new(debug, index) else {
         return;
     };
-    let mut walker = Walker {
-        unit,
-        wanted,
-        begins,
-        stack: Vec::new(),
-        out,
-    };
+    let mut walker = Walker { unit, wanted, begins, stack: Vec::new(), out };
     if let Err(error) = walker.run() {
         walker.out.damage = Some(format!("damaged debug information: {error}"));
     }
@@ -238,10 +232,7 @@ impl<'d> Walker<'_, 'd> {
         }
         let first = self.out.scopes.len();
         self.out.functions.push(FunctionDie {
-            entry: EntryRef {
-                unit: self.unit.index,
-                offset,
-            },
+            entry: EntryRef { unit: self.unit.index, offset },
             ranges,
             scopes: first..first,
         });
@@ -288,10 +279,7 @@ impl<'d> Walker<'_, 'd> {
         let around = &self.out.context_of;
         let found = around.binary_search_by_key(&offset.0, |c| c.0);
         let parent = found.ok().map(|i| around[i].1);
-        let name = ContextName::Procedure(EntryRef {
-            unit: self.unit.index,
-            offset,
-        });
+        let name = ContextName::Procedure(EntryRef { unit: self.unit.index, offset });
         Some(self.out.add_context(parent, name))
     }
 

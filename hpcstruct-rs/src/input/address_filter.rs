@@ -28,9 +28,9 @@ impl AddressFilter {
     pub(crate) fn hits(&self, range: &Range<u64>) -> bool {
         match self {
             AddressFilter::All => true,
-            AddressFilter::Addresses(list) => list
-                .get(list.partition_point(|a| *a < range.start))
-                .is_some_and(|a| *a < range.end),
+            AddressFilter::Addresses(list) => {
+                list.get(list.partition_point(|a| *a < range.start)).is_some_and(|a| *a < range.end)
+            }
         }
     }
 

@@ -38,10 +38,8 @@ pub(crate) fn open(
     folders: Option<&[PathBuf]>,
     notes: &mut Vec<String>,
 ) -> Files {
-    let mut files = Files {
-        symbols: mini_debug_info::symbols(&image.file, notes),
-        ..Files::default()
-    };
+    let mut files =
+        Files { symbols: mini_debug_info::symbols(&image.file, notes), ..Files::default() };
     if let Some(folders) = folders {
         files.separate = find(image, path, folders);
         let found = match &files.separate {
@@ -110,10 +108,7 @@ impl<'f> Parsed<'f> {
     /// All that have symbol tables: the module first.
     pub(crate) fn with_symbols<'i>(&'i self, image: &'i Image<'f>) -> Vec<&'i Image<'f>> {
         let separate = self.separate.as_ref().map(|(_, image)| image);
-        std::iter::once(image)
-            .chain(separate)
-            .chain(&self.symbols)
-            .collect()
+        std::iter::once(image).chain(separate).chain(&self.symbols).collect()
     }
 }
 
@@ -182,10 +177,7 @@ fn find_shared(
         let file = object::File::parse(bytes.as_slice()).ok();
         file.is_some_and(|file| file.build_id().ok().flatten() == Some(id))
     };
-    let found = candidates
-        .into_iter()
-        .filter_map(|path| FileBytes::open(&path).ok())
-        .find(belongs);
+    let found = candidates.into_iter().filter_map(|path| FileBytes::open(&path).ok()).find(belongs);
     Some(found.ok_or_else(|| {
         format!(
             "some names are in a debug file shared with other modules, which is not found ({}): \

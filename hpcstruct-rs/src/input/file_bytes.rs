@@ -36,11 +36,7 @@ impl FileBytes {
             // panic unmaps it through the owner's drop.
             _ => Some(unsafe { memmap2::Mmap::map(&file) }.map_err(read)?),
         };
-        Ok(FileBytes {
-            path: path.to_owned(),
-            metadata,
-            mapped,
-        })
+        Ok(FileBytes { path: path.to_owned(), metadata, mapped })
     }
 
     /// Fails where the file was written to since it was opened: what was read may be parts of two

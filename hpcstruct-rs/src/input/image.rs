@@ -40,16 +40,9 @@ impl<'d> Image<'d> {
         if !data.starts_with(b"\x7fELF") {
             return Err(StructError::NotElf(path.to_owned()));
         }
-        let file = object::File::parse(data).map_err(|e| StructError::BadElf {
-            path: path.to_owned(),
-            what: e.to_string(),
-        })?;
-        let not_loadable = |kind| {
-            Err(StructError::NotLoadable {
-                path: path.to_owned(),
-                kind,
-            })
-        };
+        let file = object::File::parse(data)
+            .map_err(|e| StructError::BadElf { path: path.to_owned(), what: e.to_string() })?;
+        let not_loadable = |kind| Err(StructError::NotLoadable { path: path.to_owned(), kind });
         match file.kind() {
             ObjectKind::Relocatable if file.section_by_name(".modinfo").is_some() => {
                 return Err(StructError::KernelModule(path.to_owned()));
@@ -66,11 +59,7 @@ impl<'d> Image<'d> {
                 what: "it has no executable section or segment".to_owned(),
             });
         }
-        Ok(Image {
-            file,
-            code,
-            build_id,
-        })
+        Ok(Image { file, code, build_id })
     }
 
     /// Whether the file has the bytes of any of its code; separate debug files have none.
@@ -123,9 +112,7 @@ impl<'d> Image<'d> {
             return None;
         }
         let difference = i32::from_le_bytes(bytes[4..8].try_into().ok()?);
-        let address = header
-            .checked_add(4)?
-            .checked_add_signed(i64::from(difference))?;
+        let address = header.checked_add(4)?.checked_add_signed(i64::from(difference))?;
         Some((address, Cow::Borrowed(at(address)?)))
     }
 }

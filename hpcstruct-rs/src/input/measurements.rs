@@ -95,19 +95,13 @@ pub fn structure_file_name(path: &str, build_id: &[u8]) -> String {
     if !build_id.is_empty() {
         return format!("{}.hpcstruct", crate::input::debug_file::hex(build_id));
     }
-    let hash = path.bytes().fold(0xcbf2_9ce4_8422_2325u64, |h, b| {
-        (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3)
-    });
+    let hash = path
+        .bytes()
+        .fold(0xcbf2_9ce4_8422_2325u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3));
     let base = path.rsplit('/').next().unwrap_or(path);
     let safe: String = base
         .chars()
-        .map(|c| {
-            if c.is_ascii_alphanumeric() || "._-+".contains(c) {
-                c
-            } else {
-                '_'
-            }
-        })
+        .map(|c| if c.is_ascii_alphanumeric() || "._-+".contains(c) { c } else { '_' })
         .collect();
     format!("{safe}-{hash:016x}.hpcstruct")
 }
@@ -167,10 +161,7 @@ mod tests {
         assert_eq!(structure_file_name("/bin/x", &[1, 0xfe]), "01fe.hpcstruct");
         let a = structure_file_name("/bin/my prog", &[]);
         let b = structure_file_name("/opt/my prog", &[]);
-        assert!(
-            a.starts_with("my_prog-") && a.ends_with(".hpcstruct"),
-            "{a}"
-        );
+        assert!(a.starts_with("my_prog-") && a.ends_with(".hpcstruct"), "{a}");
         assert_ne!(a, b);
         assert!(structure_file_name("[vdso]", &[]).starts_with("_vdso_-"));
     }
@@ -182,10 +173,7 @@ mod tests {
         let error = sampled(&folder).expect_err("empty").to_string();
         assert!(error.contains("hpcrun-rs wrote"), "{error}");
         std::fs::write(folder.join("process-1.hpcproc"), b"short").expect("written");
-        assert!(matches!(
-            sampled(&folder),
-            Err(StructError::NoMeasurements(_))
-        ));
+        assert!(matches!(sampled(&folder), Err(StructError::NoMeasurements(_))));
         std::fs::remove_dir_all(&folder).expect("removed");
     }
 }

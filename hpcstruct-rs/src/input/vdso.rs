@@ -12,11 +12,8 @@ const MAX_SIZE: u64 = 1 << 20;
 pub(crate) fn read() -> io::Result<Vec<u8>> {
     let maps = std::fs::read_to_string("/proc/self/maps")?;
     let absent = || io::Error::new(io::ErrorKind::NotFound, "this process has no vdso");
-    let (start, end) = maps
-        .lines()
-        .find(|line| line.ends_with(NAME))
-        .and_then(range)
-        .ok_or_else(absent)?;
+    let (start, end) =
+        maps.lines().find(|line| line.ends_with(NAME)).and_then(range).ok_or_else(absent)?;
     let size = end.checked_sub(start).filter(|n| *n <= MAX_SIZE);
     let mut bytes = vec![0; size.ok_or_else(absent)? as usize];
     let mut memory = File::open("/proc/self/mem")?;
@@ -45,10 +42,7 @@ mod tests {
 
     #[test]
     fn lines_of_the_maps_file() {
-        assert_eq!(
-            range("7f00-7f10 r-xp 0 00:00 0 [vdso]"),
-            Some((0x7f00, 0x7f10))
-        );
+        assert_eq!(range("7f00-7f10 r-xp 0 00:00 0 [vdso]"), Some((0x7f00, 0x7f10)));
         assert_eq!(range("nonsense"), None);
     }
 }

@@ -80,11 +80,8 @@ pub(crate) fn find(
             ToDecode::NoCode => {}
         }
     }
-    let covered = if complete {
-        None
-    } else {
-        Some(code_map.code_ranges.iter().map(|r| r.start..r.end))
-    };
+    let covered =
+        if complete { None } else { Some(code_map.code_ranges.iter().map(|r| r.start..r.end)) };
     let program = Program {
         architecture,
         memory: sources.memory,
@@ -182,10 +179,7 @@ fn named<'d>(symbols: &Symbols<'d>) -> Vec<(u64, &'d [u8])> {
 /// The code of a procedure, stubs left out.
 fn ranges(code_map: &CodeMap, code_ranges: &[u32], stubs: &[Range<u64>]) -> Vec<Range<u64>> {
     let mut ranges: Vec<Range<u64>> = Vec::with_capacity(1);
-    for code_range in code_ranges
-        .iter()
-        .map(|i| &code_map.code_ranges[*i as usize])
-    {
+    for code_range in code_ranges.iter().map(|i| &code_map.code_ranges[*i as usize]) {
         if is_stub(stubs, code_range.start) {
             continue;
         }
@@ -215,9 +209,7 @@ fn entry_of(ranges: &[Range<u64>], symbols: &Symbols<'_>) -> usize {
     by_symbol.unwrap_or_else(|| {
         let longest = ranges.iter().enumerate();
         let length = |r: &Range<u64>| r.end - r.start;
-        longest
-            .max_by_key(|(i, r)| (length(r), std::cmp::Reverse(*i)))
-            .map_or(0, |(i, _)| i)
+        longest.max_by_key(|(i, r)| (length(r), std::cmp::Reverse(*i))).map_or(0, |(i, _)| i)
     })
 }
 
@@ -228,9 +220,8 @@ fn others(
     stubs: &[Range<u64>],
 ) -> Vec<Range<u64>> {
     let symbols = sources.symbols.sorted.iter().map(|s| s.start..s.end);
-    let mut ranges: Vec<Range<u64>> = symbols
-        .chain(sources.unwind.ranges.iter().cloned())
-        .collect();
+    let mut ranges: Vec<Range<u64>> =
+        symbols.chain(sources.unwind.ranges.iter().cloned()).collect();
     ranges.sort_by_key(|r| (r.start, std::cmp::Reverse(r.end)));
     let mut covered = covered.peekable();
     let mut free_from = 0;

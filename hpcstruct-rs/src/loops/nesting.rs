@@ -143,12 +143,7 @@ fn parts(pieces: &[Piece], loops: &ProcedureLoops) -> Vec<Part> {
                 Some(r) => (r.range.start.min(end), None),
                 None => (end, None),
             };
-            parts.push(Part {
-                start: at,
-                end: to,
-                piece: i as u32,
-                inner,
-            });
+            parts.push(Part { start: at, end: to, piece: i as u32, inner });
             at = to;
         }
     }

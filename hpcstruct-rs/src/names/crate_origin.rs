@@ -23,22 +23,12 @@ const SYSTEM_CRATES: [&str; 10] = [
 ];
 
 /// Crates of task runtimes, and what they call for the critical path, whose frames the logical views fold.
-const RUNTIME_CRATES: [&str; 5] = [
-    "work_stealing_rt",
-    "rayon_core",
-    "rayon",
-    "work_stealing_actors",
-    "hpcrun_api",
-];
+const RUNTIME_CRATES: [&str; 5] =
+    ["work_stealing_rt", "rayon_core", "rayon", "work_stealing_actors", "hpcrun_api"];
 
 /// Task runtimes that are load modules of their own.
-const RUNTIME_MODULES: [&str; 5] = [
-    "libgomp.so",
-    "libomp.so",
-    "libiomp5.so",
-    "libtbb.so",
-    "libtbbmalloc.so",
-];
+const RUNTIME_MODULES: [&str; 5] =
+    ["libgomp.so", "libomp.so", "libiomp5.so", "libtbb.so", "libtbbmalloc.so"];
 
 /// Load modules that a tagged call covers.
 const SYSTEM_MODULES: [&str; 16] = [
@@ -112,10 +102,7 @@ struct Angles<'n> {
 impl<'n> RustName<'n> {
     /// Of a readable name.
     pub(crate) fn new(name: &'n str) -> RustName<'n> {
-        RustName {
-            name,
-            angles: split_angles(name),
-        }
+        RustName { name, angles: split_angles(name) }
     }
 
     /// The path that owns it, without generic arguments:
@@ -146,10 +133,7 @@ impl<'n> RustName<'n> {
     /// (`<[u8]>::len`, `<dyn a::T>::f`) and trait methods keep their angles.
     pub(crate) fn display(&self) -> Cow<'n, str> {
         let inherent = self.angles.filter(|a| a.of_trait.is_none());
-        let Some(Angles {
-            self_type, rest, ..
-        }) = inherent
-        else {
+        let Some(Angles { self_type, rest, .. }) = inherent else {
             return Cow::Borrowed(self.name);
         };
         let path = self_type.split('<').next().unwrap_or(self_type);
@@ -198,9 +182,7 @@ fn split_angles(name: &str) -> Option<Angles<'_>> {
 
 /// The position of the `>` that closes an angle opened just before `text`.
 fn matching_angle(text: &str) -> Option<usize> {
-    outside_of_angles(text)
-        .find(|(_, b)| *b == b'>')
-        .map(|(i, _)| i)
+    outside_of_angles(text).find(|(_, b)| *b == b'>').map(|(i, _)| i)
 }
 
 /// The bytes of `text` that are in no angles, with their positions, and each `>` that closes none of its
@@ -278,18 +260,8 @@ fn last_is_lambda(name: &str) -> bool {
 
 /// The origin of a C++ name: the C++ runtime's namespaces.
 pub(crate) fn origin_of_cpp(name: &str) -> Origin {
-    let system = [
-        "std::",
-        "__gnu_cxx::",
-        "__cxxabiv1::",
-        "operator new",
-        "operator delete",
-    ];
-    if system.iter().any(|s| name.starts_with(s)) {
-        Origin::System
-    } else {
-        Origin::User
-    }
+    let system = ["std::", "__gnu_cxx::", "__cxxabiv1::", "operator new", "operator delete"];
+    if system.iter().any(|s| name.starts_with(s)) { Origin::System } else { Origin::User }
 }
 
 /// The crate of a compilation unit, by the unit's name: root source file and crate name
@@ -307,22 +279,15 @@ impl UnitCrate {
     /// From a unit's name and compilation directory; `None` when the unit is not Rust's.
     pub(crate) fn parse(unit: &str, directory: &str) -> Option<UnitCrate> {
         let (file, generation) = unit.split_once("/@/")?;
-        let path = if file.starts_with('/') {
-            file.to_owned()
-        } else {
-            format!("{directory}/{file}")
-        };
+        let path =
+            if file.starts_with('/') { file.to_owned() } else { format!("{directory}/{file}") };
         let (folder, root) = path.rsplit_once('/')?;
         let name = match generation.split_once("-cgu.") {
             Some((named, _)) => named.split('.').next()?.to_owned(),
             // Incremental builds name units by a hash alone: go by the source file.
             None => crate_of_root(folder, root)?,
         };
-        Some(UnitCrate {
-            folder: format!("{folder}/"),
-            root: root.to_owned(),
-            name,
-        })
+        Some(UnitCrate { folder: format!("{folder}/"), root: root.to_owned(), name })
     }
 }
 
@@ -403,30 +368,18 @@ mod tests {
             ("<a::T<u8> as b::Act>::act", "a::T::act"),
             ("<&mut a::T as core::fmt::Debug>::fmt", "a::T::fmt"),
             ("<u32 as a::Act>::act", "a::Act::act"),
-            (
-                "<F as rayon_core::job::Job>::execute",
-                "rayon_core::job::Job::execute",
-            ),
+            ("<F as rayon_core::job::Job>::execute", "rayon_core::job::Job::execute"),
             ("<alloc::vec::Vec<a::T> as b::Act>::act", "b::Act::act"),
             (
                 "<alloc::boxed::Box<F> as core::ops::FnOnce<A>>::call_once",
                 "core::ops::FnOnce::call_once",
             ),
             ("<[u64]>::sort_unstable", "core::sort_unstable"),
-            (
-                "<work_stealing_rt::Pool>::install::<u8>",
-                "work_stealing_rt::Pool::install",
-            ),
+            ("<work_stealing_rt::Pool>::install::<u8>", "work_stealing_rt::Pool::install"),
             ("<fn(u8) -> u8 as a::Act<b::X>>::act", "a::Act::act"),
             ("<dyn a::Shape as b::Act>::act", "a::Shape::act"),
-            (
-                "a::x::<impl core::convert::AsRef<a::S> for str>::as_ref",
-                "a::x::as_ref",
-            ),
-            (
-                "core::ptr::drop_in_place::<a::T>",
-                "core::ptr::drop_in_place",
-            ),
+            ("a::x::<impl core::convert::AsRef<a::S> for str>::as_ref", "a::x::as_ref"),
+            ("core::ptr::drop_in_place::<a::T>", "core::ptr::drop_in_place"),
             ("<(a::T, u8) as b::Act>::act", "a::T::act"),
             ("<a::T<fn() -> u8> as b::Act>::act", "a::T::act"),
         ] {
@@ -452,17 +405,7 @@ mod tests {
 
     #[test]
     fn unbalanced_names_do_not_fail() {
-        for name in [
-            "<",
-            "<a",
-            "a<b",
-            ">",
-            "<<>",
-            "a::<",
-            "<a as >::b",
-            "-><->",
-            "<->",
-        ] {
+        for name in ["<", "<a", "a<b", ">", "<<>", "a::<", "<a as >::b", "-><->", "<->"] {
             let _ = RustName::new(name).owner_path();
         }
         assert_eq!(RustName::new("").owner_path(), "");
@@ -472,15 +415,9 @@ mod tests {
     fn origins() {
         let origin = |name| origin_of_crate(root(&RustName::new(name).owner_path()));
         assert_eq!(origin("<u8 as core::fmt::Debug>::fmt"), Origin::System);
-        assert_eq!(
-            origin("<work_stealing_rt::job::J<F> as x::Y>::z"),
-            Origin::Runtime
-        );
+        assert_eq!(origin("<work_stealing_rt::job::J<F> as x::Y>::z"), Origin::Runtime);
         assert_eq!(origin("app::work_stealing_rt::f"), Origin::User);
-        assert_eq!(
-            origin_of_module("/lib/x86_64-linux-gnu/libc.so.6"),
-            Some(Origin::System)
-        );
+        assert_eq!(origin_of_module("/lib/x86_64-linux-gnu/libc.so.6"), Some(Origin::System));
         assert_eq!(origin_of_module("/usr/lib/libcrypto.so.3"), None);
         assert_eq!(origin_of_module("[vdso]"), Some(Origin::System));
         assert_eq!(origin_of_module("libgomp.so.1"), Some(Origin::Runtime));

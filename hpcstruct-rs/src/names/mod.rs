@@ -55,10 +55,7 @@ pub(crate) fn stem(symbol: &str) -> Stem<'_> {
         Some((name, _)) if !name.is_empty() => name,
         _ => symbol,
     };
-    let whole = Stem {
-        name: symbol,
-        is_cold_part: false,
-    };
+    let whole = Stem { name: symbol, is_cold_part: false };
     // As names of Rust's older scheme end, which are full of dots: no suffix does.
     if symbol.ends_with('E') {
         return whole;
@@ -71,10 +68,7 @@ pub(crate) fn stem(symbol: &str) -> Stem<'_> {
     if base.is_empty() || !suffixes.split('.').all(known) {
         return whole;
     }
-    Stem {
-        name: base,
-        is_cold_part: suffixes.split('.').any(|s| s == "cold"),
-    }
+    Stem { name: base, is_cold_part: suffixes.split('.').any(|s| s == "cold") }
 }
 
 /// A stem without the hash of Rust's legacy scheme, which readable names do not show.
@@ -140,22 +134,14 @@ impl cpp_demangle::DemangleWrite for Bounded {
 fn readable_cpp(stem: &str) -> Option<String> {
     let parse = cpp_demangle::ParseOptions::default().recursion_limit(160);
     let symbol = cpp_demangle::BorrowedSymbol::with_tail_and_options(stem.as_bytes(), &parse);
-    let options = cpp_demangle::DemangleOptions::new()
-        .no_params()
-        .no_return_type()
-        .recursion_limit(160);
+    let options =
+        cpp_demangle::DemangleOptions::new().no_params().no_return_type().recursion_limit(160);
     let mut out = Bounded(String::new());
-    symbol
-        .ok()?
-        .0
-        .structured_demangle(&mut out, &options)
-        .ok()?;
+    symbol.ok()?.0.structured_demangle(&mut out, &options).ok()?;
     let name = out.0;
     // A lambda is its call operator; a qualifier is part of the parameters that are left out.
     let plain = name.trim_end_matches(" const");
-    let lambda = plain
-        .strip_suffix("::operator()")
-        .filter(|n| n.ends_with('}'));
+    let lambda = plain.strip_suffix("::operator()").filter(|n| n.ends_with('}'));
     Some(lambda.unwrap_or(plain).to_owned())
 }
 
@@ -250,13 +236,7 @@ mod tests {
         let cold = |name| stem(name).is_cold_part;
         assert_eq!(stem("f.cold").name, "f");
         assert!(cold("f.cold") && cold("f.part.0.cold") && cold("f.cold.3"));
-        assert_eq!(
-            stem("f.part.0"),
-            Stem {
-                name: "f",
-                is_cold_part: false
-            }
-        );
+        assert_eq!(stem("f.part.0"), Stem { name: "f", is_cold_part: false });
         assert_eq!(stem("f.constprop.0.isra.1").name, "f");
         assert_eq!(stem("f.something").name, "f.something");
         assert_eq!(stem(".hidden").name, ".hidden");
@@ -279,11 +259,7 @@ mod tests {
             "a::main::{closure#2}::{closure#0}"
         );
         assert_eq!(
-            number_closures(
-                "a::main::{closure}::nested",
-                &["a", "main", "{closure#1}"],
-                "nested"
-            ),
+            number_closures("a::main::{closure}::nested", &["a", "main", "{closure#1}"], "nested"),
             "a::main::{closure#1}::nested"
         );
         assert_eq!(number_closures("a::f", &["b"], "g"), "a::f");

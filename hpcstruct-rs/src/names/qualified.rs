@@ -63,9 +63,7 @@ fn is_dotted(linkage: &str, plain: &str) -> bool {
 
 /// The readable form of a symbol of gfortran, `__module_MOD_procedure`; others stay.
 pub(crate) fn of_symbol(symbol: &str) -> Cow<'_, str> {
-    let parts = symbol
-        .strip_prefix("__")
-        .and_then(|name| name.split_once("_MOD_"));
+    let parts = symbol.strip_prefix("__").and_then(|name| name.split_once("_MOD_"));
     match parts {
         Some((module, procedure)) if !module.is_empty() && !procedure.is_empty() => {
             Cow::Owned(format!("{module}::{procedure}"))
@@ -82,11 +80,7 @@ mod tests {
     fn paths_come_before_names() {
         let of = |plain, path, linkage, is_fortran| {
             let linkage = Some(linkage);
-            let known = Known {
-                plain,
-                path,
-                linkage,
-            };
+            let known = Known { plain, path, linkage };
             qualified(&known, is_fortran).unwrap_or_else(|| plain.to_owned())
         };
         assert_eq!(of("f", &["a", "b"], "a_f", false), "a::b::f");

@@ -37,11 +37,7 @@ pub fn tokens(text: &str) -> Vec<Token> {
         let first = bytes[at];
         let is_comment = piece.starts_with("//") || piece.starts_with("/*");
         if !first.is_ascii_whitespace() && !is_comment {
-            out.push(Token {
-                line,
-                column: (at - line_start) as u32 + 1,
-                text: piece.to_owned(),
-            });
+            out.push(Token { line, column: (at - line_start) as u32 + 1, text: piece.to_owned() });
         }
         line += piece.bytes().filter(|b| *b == b'\n').count() as u32;
         if let Some(last) = piece.rfind('\n') {
@@ -122,12 +118,8 @@ fn raw_end(bytes: &[u8], start: usize) -> usize {
     if bytes.get(at) != Some(&b'"') {
         return start + 1;
     }
-    let close: Vec<u8> = std::iter::once(b'"')
-        .chain(std::iter::repeat_n(b'#', hashes))
-        .collect();
-    let found = bytes[at + 1..]
-        .windows(close.len())
-        .position(|w| w == close.as_slice());
+    let close: Vec<u8> = std::iter::once(b'"').chain(std::iter::repeat_n(b'#', hashes)).collect();
+    let found = bytes[at + 1..].windows(close.len()).position(|w| w == close.as_slice());
     found.map_or(bytes.len(), |n| at + 1 + n + close.len())
 }
 
@@ -259,27 +251,14 @@ fn last() {}
         assert_eq!(around("after", 17), found("outer"));
         assert_eq!(around("nested", 16), found("outer"));
         assert_eq!(around("last", 21), found(""));
-        for (name, line) in [
-            ("method", 17),
-            ("required", 12),
-            ("other", 9),
-            ("after", 20),
-        ] {
+        for (name, line) in [("method", 17), ("required", 12), ("other", 9), ("after", 20)] {
             assert_eq!(around(name, line), None, "{name} {line}");
         }
     }
 
     #[test]
     fn any_text_has_functions() {
-        for text in [
-            "mod a {",
-            "}}}",
-            "fn",
-            "fn f(",
-            "mod { fn f {",
-            "mod a; }",
-            "fn f() { mod",
-        ] {
+        for text in ["mod a {", "}}}", "fn", "fn f(", "mod { fn f {", "mod a; }", "fn f() { mod"] {
             let functions = Functions::new(text);
             assert_eq!(functions.path_around("g", 1), None);
         }

@@ -20,11 +20,7 @@ pub fn add(builder: &mut Builder, path: &Path, threads: usize) -> Result<(), Str
     if origin_of_module(&path.to_string_lossy()) == Some(Origin::System) {
         return Ok(());
     }
-    let options = Options {
-        loops: false,
-        threads,
-        ..Options::default()
-    };
+    let options = Options { loops: false, threads, ..Options::default() };
     let structure = analyse(path, &options)?;
     if !structure.scopes.is_empty() {
         add_structure(builder, &structure);
@@ -72,11 +68,7 @@ impl<'a> Numbers<'a> {
             let known = declared.entry(name).or_insert(line);
             *known = known.filter(|known| line == Some(*known));
         }
-        Numbers {
-            structure,
-            declared,
-            known: HashMap::new(),
-        }
+        Numbers { structure, declared, known: HashMap::new() }
     }
 
     fn number(&mut self, name: StringId, declared: Option<SourceLine>) -> u32 {

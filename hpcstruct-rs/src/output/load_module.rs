@@ -39,14 +39,8 @@ impl LoadModule {
     pub fn read(structure: &Structure, options: &Options) -> Result<LoadModule, StructError> {
         let path = Path::new(&structure.module);
         let lowest = lowest_of_split(structure);
-        let mut module = LoadModule {
-            path: absolute(path),
-            ..LoadModule::default()
-        };
-        if module
-            .path
-            .contains(|c: char| c.is_control() || c == '\u{fffd}')
-        {
+        let mut module = LoadModule { path: absolute(path), ..LoadModule::default() };
+        if module.path.contains(|c: char| c.is_control() || c == '\u{fffd}') {
             module.note = Some(UNNAMEABLE);
         }
         if lowest.is_empty() {
@@ -109,13 +103,8 @@ fn entries(
         let name = structure.procedures[span.procedure.0 as usize].linkage_name;
         let symbol_name = symbol.text();
         let is_other = symbol_name != structure.string(name);
-        let found = (
-            (is_other, names::stem(&symbol_name).is_cold_part),
-            symbol.start,
-        );
-        best.entry(span.procedure)
-            .and_modify(|known| *known = found.min(*known))
-            .or_insert(found);
+        let found = ((is_other, names::stem(&symbol_name).is_cold_part), symbol.start);
+        best.entry(span.procedure).and_modify(|known| *known = found.min(*known)).or_insert(found);
     }
     let moved = best.into_iter().map(|(id, (_, start))| (id, start));
     moved.filter(|(id, start)| lowest[id] != *start).collect()
@@ -125,9 +114,8 @@ fn entries(
 /// upwards, is resolved.
 fn absolute(path: &Path) -> String {
     let is_plain = path.is_absolute() && !path.components().any(|c| c == Component::ParentDir);
-    let resolved = (!is_plain && path.as_os_str() != vdso::NAME)
-        .then(|| path.canonicalize().ok())
-        .flatten();
+    let resolved =
+        (!is_plain && path.as_os_str() != vdso::NAME).then(|| path.canonicalize().ok()).flatten();
     let path = resolved.as_deref().unwrap_or(path);
     path.to_string_lossy().into_owned()
 }

@@ -17,11 +17,7 @@ pub fn render(structure: &Structure) -> String {
         structure.procedures.len(),
         structure.scopes.len(),
         structure.spans.len(),
-        if structure.complete {
-            ""
-        } else {
-            " (sampled procedures only)"
-        }
+        if structure.complete { "" } else { " (sampled procedures only)" }
     );
     for note in &structure.notes {
         let _ = writeln!(out, "note {note}");

@@ -32,9 +32,7 @@ pub fn render(structure: &Structure, module: &LoadModule) -> String {
         next: 2,
     };
     writer.out.push_str("<?xml version=\"1.0\"?>\n");
-    writer
-        .out
-        .push_str("<HPCToolkitStructure i=\"0\" version=\"4.9\" n=\"\">\n");
+    writer.out.push_str("<HPCToolkitStructure i=\"0\" version=\"4.9\" n=\"\">\n");
     writer.load_module();
     writer.out.push_str("</HPCToolkitStructure>\n");
     writer.out
@@ -166,10 +164,7 @@ impl<'s> Writer<'s> {
         let mut seen = vec![false; self.structure.procedures.len()];
         let spans = self.structure.spans.iter();
         let first = |s: &&Span| !std::mem::replace(&mut seen[s.procedure.0 as usize], true);
-        spans
-            .filter(first)
-            .map(|s| (s.start, s.procedure))
-            .collect()
+        spans.filter(first).map(|s| (s.start, s.procedure)).collect()
     }
 
     /// The name of a source file; hpcprof refuses an empty one.
@@ -233,11 +228,7 @@ impl<'s> Writer<'s> {
 
     /// What lies directly in a scope at `around`, by where it belongs.
     fn groups(&self, around: (&'s str, u32), content: &Content) -> Groups<'s> {
-        let mut groups = Groups {
-            around,
-            local: Group::default(),
-            guarded: BTreeMap::new(),
-        };
+        let mut groups = Groups { around, local: Group::default(), guarded: BTreeMap::new() };
         let place = |place: Option<SourceLine>| match place {
             Some(line) => (self.file(line), line.line),
             None => (around.0, 0),

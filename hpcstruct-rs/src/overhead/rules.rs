@@ -97,10 +97,7 @@ impl Rules {
 
     /// The rule for a load module, by its path or file name.
     pub(crate) fn module(&self, path: &str) -> Option<Match<'_>> {
-        self.find(
-            Kind::Module,
-            &[path, path.rsplit('/').next().unwrap_or(path)],
-        )
+        self.find(Kind::Module, &[path, path.rsplit('/').next().unwrap_or(path)])
     }
 
     pub(crate) fn file(&self, path: &str) -> Option<Match<'_>> {
@@ -119,10 +116,7 @@ impl Rules {
     /// What the rule of that number says; `None` when it removes a tag.
     pub(crate) fn of_number(&self, number: RuleNumber) -> Option<Match<'_>> {
         let found = self.list.get(number.0 as usize)?;
-        (found.category != NONE).then_some(Match {
-            category: &found.category,
-            text: &found.text,
-        })
+        (found.category != NONE).then_some(Match { category: &found.category, text: &found.text })
     }
 
     /// The number of the first rule that matches `name`.
@@ -149,19 +143,11 @@ fn parse(path: &Path, text: &str) -> Result<Vec<Rule>, StructError> {
         if line.is_empty() || line.starts_with('#') {
             continue;
         }
-        let wrong = |what| StructError::Rules {
-            path: path.to_owned(),
-            line: i + 1,
-            what,
-        };
+        let wrong = |what| StructError::Rules { path: path.to_owned(), line: i + 1, what };
         // A glob may hold spaces (C++ templates), a kind and a category may not.
-        let (kind, rest) = line
-            .split_once(char::is_whitespace)
-            .ok_or(wrong("no glob"))?;
-        let (glob, category) = rest
-            .trim_start()
-            .rsplit_once(char::is_whitespace)
-            .ok_or(wrong("no category"))?;
+        let (kind, rest) = line.split_once(char::is_whitespace).ok_or(wrong("no glob"))?;
+        let (glob, category) =
+            rest.trim_start().rsplit_once(char::is_whitespace).ok_or(wrong("no category"))?;
         let kind = match kind {
             "procedure" => Kind::Procedure,
             "module" => Kind::Module,
@@ -234,10 +220,7 @@ mod tests {
             ("pthread_getspecific", None),
             ("sem_timedwait", Some("sync")),
             ("std::sync::poison::mutex::Mutex::lock", Some("sync")),
-            (
-                "std::sys::sync::mutex::futex::Mutex::lock_contended",
-                Some("sync"),
-            ),
+            ("std::sys::sync::mutex::futex::Mutex::lock_contended", Some("sync")),
             ("std::thread::local::LocalKey::with", None),
             ("std::collections::hash::map::HashMap::get", None),
             ("rayon_core::join::join_context", Some("sched")),
@@ -269,10 +252,7 @@ mod tests {
         assert_eq!(procedure("pthread_create"), None);
         assert_eq!(procedure("pthread_join").as_deref(), Some("sync"));
         assert_eq!(procedure("ns::T<a, b>::f").as_deref(), Some("x"));
-        assert_eq!(
-            category(rules.file("/w/vendor/z.c")).as_deref(),
-            Some("vendor")
-        );
+        assert_eq!(category(rules.file("/w/vendor/z.c")).as_deref(), Some("vendor"));
         for (text, place) in [
             ("procedure\n", ":1: no glob"),
             ("# x\nprocedure f\n", ":2: no category"),

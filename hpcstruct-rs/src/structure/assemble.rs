@@ -54,12 +54,9 @@ pub(crate) fn assemble(
         tags: inputs.classifier.tag_texts(),
     };
     let groups = groups(code_map, by_procedure);
-    let parts = parallel::run_with(
-        groups.len(),
-        inputs.threads,
-        Buffers::default,
-        |buffers, g| sources.build(groups[g].clone(), buffers),
-    );
+    let parts = parallel::run_with(groups.len(), inputs.threads, Buffers::default, |buffers, g| {
+        sources.build(groups[g].clone(), buffers)
+    });
     let tags = tag_uses(&sources, &parts);
     (parts, tags)
 }
@@ -174,9 +171,7 @@ impl Sources<'_, '_> {
         let functions = |(p, f): (u32, u32)| &self.units[p as usize].functions[f as usize];
         let body = Body {
             origin: mapped.info.origin,
-            scopes: mapped
-                .function
-                .map_or(&[], |place| functions(place).scopes.as_slice()),
+            scopes: mapped.function.map_or(&[], |place| functions(place).scopes.as_slice()),
             pieces: &buffers.pieces,
         };
         match self.found.of(number) {
@@ -394,12 +389,6 @@ impl Assembled {
                 tag: piece.tag.map(|tag| categories[tag.index()]),
             }));
         }
-        Structure {
-            strings: strings.texts,
-            procedures,
-            scopes,
-            spans,
-            ..self.identity
-        }
+        Structure { strings: strings.texts, procedures, scopes, spans, ..self.identity }
     }
 }

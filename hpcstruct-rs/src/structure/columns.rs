@@ -30,11 +30,7 @@ pub(crate) fn entries(code_map: &CodeMap, classifier: &Classifier<'_>) -> Vec<bo
             && classifier.strings.with(info.name, is_of_parallel_iterators)
     };
     let entries: Vec<bool> = procedures.map(|p| is_entry(&p.info)).collect();
-    if entries.contains(&true) {
-        entries
-    } else {
-        Vec::new()
-    }
+    if entries.contains(&true) { entries } else { Vec::new() }
 }
 
 /// Procedure and line of a call.
@@ -176,10 +172,7 @@ fn out_of_line(parts: &[Part], code_map: &CodeMap, calls: &[Call], out: &mut Vec
 fn origin_of(part: &Part, procedure: ProcedureId, scope: Option<u32>) -> Origin {
     let kind = |index: u32| part.scopes[index as usize].kind;
     let around = || scope.and_then(|scope| inlined_around(part, scope).next());
-    match scope
-        .filter(|own| kind(*own) == ScopeKind::Inlined)
-        .or_else(around)
-    {
+    match scope.filter(|own| kind(*own) == ScopeKind::Inlined).or_else(around) {
         Some(scope) => part.scopes[scope as usize].origin,
         None => part.procedures[(procedure.0 - part.first_procedure) as usize].origin,
     }

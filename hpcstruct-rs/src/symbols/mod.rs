@@ -40,10 +40,7 @@ pub(crate) struct Symbols<'d> {
 impl<'d> Symbols<'d> {
     /// The symbol that starts exactly at `address`.
     pub(crate) fn starting_at(&self, address: u64) -> Option<&Symbol<'d>> {
-        let i = self
-            .sorted
-            .binary_search_by_key(&address, |s| s.start)
-            .ok()?;
+        let i = self.sorted.binary_search_by_key(&address, |s| s.start).ok()?;
         Some(&self.sorted[i])
     }
 }
@@ -66,10 +63,7 @@ pub(crate) struct Candidates<'d> {
 
 /// Collects function symbols of `images` (the module, then its separate debug file).
 pub(crate) fn candidates<'d>(images: &[&'d Image<'d>]) -> Candidates<'d> {
-    let mut found = Candidates {
-        list: Vec::new(),
-        has_symtab: false,
-    };
+    let mut found = Candidates { list: Vec::new(), has_symtab: false };
     let Some(code) = images.first() else {
         return found;
     };
@@ -96,10 +90,7 @@ pub(crate) fn candidates<'d>(images: &[&'d Image<'d>]) -> Candidates<'d> {
 impl<'d> Candidates<'d> {
     /// The symbols of the code of `image`, with their ends.
     pub(crate) fn choose(&self, image: &Image<'_>, unwind: &[Range<u64>]) -> Symbols<'d> {
-        Symbols {
-            sorted: with_ends(image, &self.list, unwind),
-            has_symtab: self.has_symtab,
-        }
+        Symbols { sorted: with_ends(image, &self.list, unwind), has_symtab: self.has_symtab }
     }
 }
 
@@ -162,11 +153,7 @@ fn with_ends<'d>(
         });
         let end = end.min(section.end);
         if end > c.start {
-            symbols.push(Symbol {
-                start: c.start,
-                end,
-                name: c.name,
-            });
+            symbols.push(Symbol { start: c.start, end, name: c.name });
         }
     }
     symbols

@@ -37,9 +37,7 @@ impl Unwind {
         let mut table = gimli::EhFrame::new(&data, endian);
         table.set_address_size(if image.file.is_64() { 8 } else { 4 });
         let text = image.code.first().map_or(0, |(r, _)| r.start);
-        let bases = gimli::BaseAddresses::default()
-            .set_eh_frame(address)
-            .set_text(text);
+        let bases = gimli::BaseAddresses::default().set_eh_frame(address).set_text(text);
         let mut cies = HashMap::new();
         let mut entries = table.entries(&bases);
         while let Ok(Some(entry)) = entries.next() {

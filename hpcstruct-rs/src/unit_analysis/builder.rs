@@ -71,9 +71,7 @@ impl Builder<'_, '_> {
         let symbol = self.inputs.symbols.starting_at(entry_address);
         let symbol = symbol.and_then(|s| std::str::from_utf8(s.name).ok());
         let body = self.body_file(&buffers.ids, None, &buffers.base);
-        let info = self
-            .infos
-            .of_procedure(die.entry, self.walked, symbol, body);
+        let info = self.infos.of_procedure(die.entry, self.walked, symbol, body);
         self.drafts(&info, buffers);
         flatten_inlines::flatten(
             &buffers.base,
@@ -81,16 +79,8 @@ impl Builder<'_, '_> {
             &mut buffers.flattening,
             &mut buffers.segments,
         );
-        let own_tag = overhead_category::tag(std::iter::once(Step {
-            info,
-            call_tag: None,
-        }));
-        self.pieces(
-            &buffers.segments,
-            &mut buffers.drafts,
-            own_tag,
-            &mut buffers.pieces,
-        );
+        let own_tag = overhead_category::tag(std::iter::once(Step { info, call_tag: None }));
+        self.pieces(&buffers.segments, &mut buffers.drafts, own_tag, &mut buffers.pieces);
         Some(finish(info, buffers))
     }
 
@@ -150,13 +140,7 @@ impl Builder<'_, '_> {
     }
 
     fn drafts(&mut self, procedure: &FunctionInfo, buffers: &mut OfFunction) {
-        let OfFunction {
-            ids,
-            drafts,
-            call_tags,
-            is_tagged,
-            ..
-        } = buffers;
+        let OfFunction { ids, drafts, call_tags, is_tagged, .. } = buffers;
         drafts.clear();
         call_tags.clear();
         is_tagged.clear();
@@ -174,10 +158,7 @@ impl Builder<'_, '_> {
             drafts.push(Draft {
                 parent,
                 info,
-                site: site.map(|(file, line)| SourceLine {
-                    file: file.path,
-                    line,
-                }),
+                site: site.map(|(file, line)| SourceLine { file: file.path, line }),
                 tag: None,
                 kept: false,
             });
@@ -313,13 +294,7 @@ fn keep(drafts: &mut [Draft], scope: usize) {
 
 /// Renumbers the kept scopes. The lists of the result have no spare room: there are many.
 fn finish(info: FunctionInfo, buffers: &mut OfFunction) -> Function {
-    let OfFunction {
-        drafts,
-        numbers,
-        scopes,
-        pieces,
-        ..
-    } = buffers;
+    let OfFunction { drafts, numbers, scopes, pieces, .. } = buffers;
     numbers.clear();
     scopes.clear();
     for draft in drafts.iter() {
@@ -340,11 +315,7 @@ fn finish(info: FunctionInfo, buffers: &mut OfFunction) -> Function {
         let kept = piece.scope().and_then(|s| numbers[s as usize]);
         piece.scope = kept.unwrap_or(u32::MAX);
     }
-    Function {
-        info,
-        scopes: scopes.as_slice().into(),
-        pieces: pieces.as_slice().into(),
-    }
+    Function { info, scopes: scopes.as_slice().into(), pieces: pieces.as_slice().into() }
 }
 
 /// Appends a piece, or extends the last one when nothing but the address differs.

@@ -175,10 +175,7 @@ impl<'a> Classifier<'a> {
     }
 
     fn tag(&self, category: &str, cause: &str) -> OverheadTag {
-        let text = TagText {
-            category: self.strings.id(category),
-            cause: self.strings.id(cause),
-        };
+        let text = TagText { category: self.strings.id(category), cause: self.strings.id(cause) };
         let mut tags = self.tags.lock().unwrap_or_else(PoisonError::into_inner);
         let known = tags.iter().position(|t| *t == text);
         let number = known.unwrap_or_else(|| {
@@ -253,9 +250,7 @@ impl<'a> Classifier<'a> {
         make: impl FnOnce() -> NameFacts,
     ) -> NameFacts {
         match place {
-            Some(place) => self
-                .closures
-                .get_or(&(place, self.strings.hash(path)), make),
+            Some(place) => self.closures.get_or(&(place, self.strings.hash(path)), make),
             None => make(),
         }
     }
@@ -263,9 +258,7 @@ impl<'a> Classifier<'a> {
     /// Classifies a procedure by its readable name and its linkage name.
     pub(crate) fn named(&self, readable: &str, linkage: &str, scheme: Scheme) -> NameFacts {
         let key = (self.strings.id(readable), scheme);
-        let judged = self
-            .by_name
-            .get_or(&key, || self.classify(readable, scheme));
+        let judged = self.by_name.get_or(&key, || self.classify(readable, scheme));
         self.with_rule(judged, linkage)
     }
 
@@ -295,10 +288,7 @@ impl<'a> Classifier<'a> {
         let by_linkage = self.rules.procedure_number(&[linkage]);
         let first = judged.rule.into_iter().chain(by_linkage).min();
         let rule = first.and_then(|number| self.rules.of_number(number));
-        NameFacts {
-            rule_tag: rule.map(|rule| self.tag_of_rule(rule)),
-            ..judged.facts
-        }
+        NameFacts { rule_tag: rule.map(|rule| self.tag_of_rule(rule)), ..judged.facts }
     }
 
     fn classify(&self, readable: &str, scheme: Scheme) -> Classified {
@@ -316,9 +306,8 @@ impl<'a> Classifier<'a> {
             _ if START_UP.contains(&readable) => Origin::System,
             _ => Origin::User,
         };
-        let by_path = (scheme == Scheme::Rust)
-            .then(|| marks::category_of_path(&owner_path))
-            .flatten();
+        let by_path =
+            (scheme == Scheme::Rust).then(|| marks::category_of_path(&owner_path)).flatten();
         let display = match &rust {
             Some(name) => name.display(),
             None => readable.into(),
@@ -331,10 +320,7 @@ impl<'a> Classifier<'a> {
             rule_tag: None,
             is_closure: crate_origin::is_closure(readable, scheme),
         };
-        Classified {
-            facts,
-            rule: self.rules.procedure_number(&[&display, &owner_path]),
-        }
+        Classified { facts, rule: self.rules.procedure_number(&[&display, &owner_path]) }
     }
 
     /// The modules around a function in its Rust source file; the function is identified by its name and

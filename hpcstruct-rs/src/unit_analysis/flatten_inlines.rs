@@ -41,12 +41,7 @@ pub(crate) fn flatten(
     scratch: &mut Scratch,
     out: &mut Vec<Segment>,
 ) {
-    let Scratch {
-        base: sorted,
-        starts,
-        open,
-        late,
-    } = scratch;
+    let Scratch { base: sorted, starts, open, late } = scratch;
     out.clear();
     sorted.clear();
     sorted.extend(base.iter().filter(|r| r.start < r.end).cloned());
@@ -107,11 +102,7 @@ mod tests {
     use super::*;
 
     fn scope_range(range: Range<u64>, depth: u32, scope: usize) -> ScopeRange {
-        ScopeRange {
-            range,
-            depth,
-            scope,
-        }
+        ScopeRange { range, depth, scope }
     }
 
     /// The same by definition: look at every address.
@@ -123,9 +114,7 @@ mod tests {
         base.iter().any(|r| r.contains(&address)).then(|| {
             let holds = |(_, l): &(usize, &ScopeRange)| l.range.contains(&address);
             let found = scope_ranges.iter().enumerate().filter(holds);
-            found
-                .max_by_key(|(i, l)| (l.depth, *i))
-                .map(|(_, l)| l.scope)
+            found.max_by_key(|(i, l)| (l.depth, *i)).map(|(_, l)| l.scope)
         })
     }
 
@@ -152,23 +141,13 @@ mod tests {
 
     #[test]
     fn nested_scopes_split_their_parents() {
-        let scope_ranges = [
-            scope_range(10..30, 0, 0),
-            scope_range(12..20, 1, 1),
-            scope_range(20..22, 1, 2),
-        ];
+        let scope_ranges =
+            [scope_range(10..30, 0, 0), scope_range(12..20, 1, 1), scope_range(20..22, 1, 2)];
         let flattened = flattened(std::slice::from_ref(&(0..40)), &scope_ranges);
         let scopes: Vec<_> = flattened.iter().map(|s| (s.range.start, s.scope)).collect();
         assert_eq!(
             scopes,
-            [
-                (0, None),
-                (10, Some(0)),
-                (12, Some(1)),
-                (20, Some(2)),
-                (22, Some(0)),
-                (30, None)
-            ]
+            [(0, None), (10, Some(0)), (12, Some(1)), (20, Some(2)), (22, Some(0)), (30, None)]
         );
     }
 

@@ -77,13 +77,7 @@ impl<'a, 'd> FunctionInfos<'a, 'd> {
         memory.other_files.clear();
         memory.known.clear();
         memory.known_by_body.clear();
-        FunctionInfos {
-            debug,
-            classifier,
-            language: unit_language(debug, unit),
-            unit,
-            memory,
-        }
+        FunctionInfos { debug, classifier, language: unit_language(debug, unit), unit, memory }
     }
 
     /// Whether the unit is Rust's.
@@ -123,11 +117,7 @@ impl<'a, 'd> FunctionInfos<'a, 'd> {
     /// As [`Self::file`], without the cache; `unit` has the line table.
     fn read_file(&mut self, unit: u32, file: u64) -> Option<FileFacts> {
         let written = line_table::written(self.debug, unit, file)?;
-        let UnitCache {
-            written: known,
-            key,
-            ..
-        } = &mut *self.memory;
+        let UnitCache { written: known, key, .. } = &mut *self.memory;
         written.key(key);
         if let Some(found) = known.get(key.as_slice()) {
             return Some(*found);
@@ -272,10 +262,7 @@ impl<'a, 'd> FunctionInfos<'a, 'd> {
     ) -> FunctionInfo {
         let file = declared.map(|(file, _)| file).or(body.map(|b| b.file));
         let mut info = of_name(named, self.classifier.module.origin, file);
-        info.declared = declared.map(|(file, line)| SourceLine {
-            file: file.path,
-            line,
-        });
+        info.declared = declared.map(|(file, line)| SourceLine { file: file.path, line });
         info
     }
 
@@ -323,11 +310,7 @@ impl<'a, 'd> FunctionInfos<'a, 'd> {
                 let text = text();
                 let plain = plain().unwrap_or(text);
                 let path = path();
-                let known = Known {
-                    plain,
-                    path: &path,
-                    linkage: read(description.linkage),
-                };
+                let known = Known { plain, path: &path, linkage: read(description.linkage) };
                 let (readable, scheme) = self.plain_name(&known, symbol, body);
                 self.classifier.named(&readable, text, scheme)
             }
@@ -398,10 +381,7 @@ fn of_name(named: &NameFacts, module: Option<Origin>, file: Option<FileFacts>) -
         linkage: None,
         declared: None,
         origin,
-        tag: named
-            .path_tag
-            .or(file.and_then(|f| f.tag))
-            .or(named.rule_tag),
+        tag: named.path_tag.or(file.and_then(|f| f.tag)).or(named.rule_tag),
         owner: named.owner,
         is_closure: named.is_closure,
     }
@@ -433,9 +413,7 @@ fn unit_language(debug: &Debug<'_>, unit: u32) -> UnitLanguage {
         return UnitLanguage::default();
     };
     let text = |r: Option<crate::dwarf::Reader<'_>>| {
-        r.map_or(String::new(), |r| {
-            String::from_utf8_lossy(r.slice()).into_owned()
-        })
+        r.map_or(String::new(), |r| String::from_utf8_lossy(r.slice()).into_owned())
     };
     let directory = lines.comp_dir.or(unit.comp_dir);
     let unit_crate = UnitCrate::parse(&text(unit.name), &text(directory));

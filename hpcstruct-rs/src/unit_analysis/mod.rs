@@ -65,10 +65,7 @@ impl Piece {
         line: Option<SourceLine>,
         tag: Option<OverheadTag>,
     ) -> Piece {
-        let none = SourceLine {
-            file: StringId(0),
-            line: 0,
-        };
+        let none = SourceLine { file: StringId(0), line: 0 };
         Piece {
             start: range.start,
             end: range.end,
@@ -85,10 +82,7 @@ impl Piece {
 
     /// The same in another scope.
     pub(crate) fn in_scope(self, scope: Option<u32>) -> Piece {
-        Piece {
-            scope: scope.unwrap_or(u32::MAX),
-            ..self
-        }
+        Piece { scope: scope.unwrap_or(u32::MAX), ..self }
     }
 
     pub(crate) fn line(&self) -> Option<SourceLine> {
@@ -127,35 +121,21 @@ pub(crate) fn analyse<'d>(
     unit: u32,
     buffers: &mut Buffers<'d>,
 ) -> UnitAnalysis {
-    let Buffers {
-        walked,
-        rows,
-        infos,
-        of_function,
-    } = buffers;
+    let Buffers { walked, rows, infos, of_function } = buffers;
     let entries = inputs.debug.entries_of(unit);
     let begins = |address| inputs.image.code_at(address).is_some();
     walk::walk(inputs.debug, entries, inputs.wanted, &begins, walked);
     let mut notes: Vec<String> = walked.damage.iter().cloned().collect();
     let covered = disjoint(walked.covered.iter());
     if walked.functions.is_empty() && !wants_uncovered(inputs, unit, &covered) {
-        return UnitAnalysis {
-            notes,
-            ..UnitAnalysis::default()
-        };
+        return UnitAnalysis { notes, ..UnitAnalysis::default() };
     }
     let wanted = disjoint(walked.functions.iter().flat_map(|f| f.ranges.iter()));
     // Of code without a procedure entry all lines are kept; there is little of it.
     let in_wanted = |start: u64, end: u64| {
         inputs.wanted.is_all() || overlaps(&wanted, start, end) || !overlaps(&covered, start, end)
     };
-    notes.extend(line_table::rows(
-        inputs.debug,
-        unit,
-        begins,
-        in_wanted,
-        rows,
-    ));
+    notes.extend(line_table::rows(inputs.debug, unit, begins, in_wanted, rows));
     let mut builder = Builder {
         inputs,
         unit,
@@ -170,11 +150,7 @@ pub(crate) fn analyse<'d>(
         .filter_map(|(i, f)| builder.function(i, f, of_function))
         .collect();
     let loose = builder.loose(&covered);
-    UnitAnalysis {
-        functions,
-        loose,
-        notes,
-    }
+    UnitAnalysis { functions, loose, notes }
 }
 
 /// Whether sorted, disjoint ranges have something in common with `start..end`.

@@ -106,10 +106,7 @@ mod tests {
     fn a_task_that_the_runtime_runs_is_user_work() {
         let tagged = step(Runtime, RT, SCHED);
         assert_eq!(of(&[step(User, APP, None), tagged]), None);
-        assert_eq!(
-            of(&[step(System, STD, None), step(User, APP, None), tagged]),
-            None
-        );
+        assert_eq!(of(&[step(System, STD, None), step(User, APP, None), tagged]), None);
         let own_closure = closure(step(Runtime, RT, None));
         assert_eq!(of(&[own_closure, tagged]), SCHED);
         assert_eq!(of(&[step(User, APP, None), own_closure, tagged]), None);

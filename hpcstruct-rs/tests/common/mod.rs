@@ -96,25 +96,18 @@ pub(crate) fn procedure_name<'s>(structure: &'s Structure, span: &Span) -> &'s s
 /// All spans of the procedures named `name`.
 pub(crate) fn spans_of<'s>(structure: &'s Structure, name: &str) -> Vec<&'s Span> {
     let spans = structure.spans.iter();
-    spans
-        .filter(|s| procedure_name(structure, s) == name)
-        .collect()
+    spans.filter(|s| procedure_name(structure, s) == name).collect()
 }
 
 /// The scopes named `name`.
 pub(crate) fn scopes_named<'s>(structure: &'s Structure, name: &str) -> Vec<&'s Scope> {
     let scopes = structure.scopes.iter();
-    scopes
-        .filter(|s| structure.string(s.name) == name)
-        .collect()
+    scopes.filter(|s| structure.string(s.name) == name).collect()
 }
 
 /// Whether a procedure or scope of that name exists.
 pub(crate) fn has_name(structure: &Structure, name: &str) -> bool {
-    let procedure = structure
-        .procedures
-        .iter()
-        .any(|p| structure.string(p.name) == name);
+    let procedure = structure.procedures.iter().any(|p| structure.string(p.name) == name);
     procedure || !scopes_named(structure, name).is_empty()
 }
 

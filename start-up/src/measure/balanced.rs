@@ -18,10 +18,7 @@ const SHORTEST: Duration = Duration::from_micros(2);
 const LONGEST: Duration = Duration::from_micros(400);
 /// The part is found by so many looks at shorter and shorter ones, each of so many rounds or executions.
 const LOOKS: u32 = 4;
-const LOOK: Effort = Effort {
-    awake: 5,
-    asleep: 5,
-};
+const LOOK: Effort = Effort { awake: 5, asleep: 5 };
 /// Executions in a round with awake workers; the first of them find the workers asleep.
 const SERIES: u32 = 10;
 const WAKING: u32 = 2;
@@ -77,11 +74,7 @@ impl Loop {
         };
         let serial = || (0..parts).for_each(|_| self.part());
         let start_up = |parallel: Duration, serial: Duration| {
-            model::start_up(
-                parallel.as_nanos() as f64,
-                serial.as_nanos() as f64,
-                divisor,
-            )
+            model::start_up(parallel.as_nanos() as f64, serial.as_nanos() as f64, divisor)
         };
         [State::Awake, State::Asleep].map(|state| {
             let mut round = || match state {

@@ -39,18 +39,10 @@ pub(super) fn measure(
         run(Construct::Scope, Place::Worker, add, &mut || scope());
         run(Construct::ParFor, Place::Worker, add, &mut || par_for());
     });
-    run(Construct::Join, Place::Outside, add, &mut || {
-        pool.install(join)
-    });
-    run(Construct::Scope, Place::Outside, add, &mut || {
-        pool.install(scope)
-    });
-    run(Construct::ParFor, Place::Outside, add, &mut || {
-        pool.install(par_for)
-    });
-    run(Construct::Install, Place::Outside, add, &mut || {
-        pool.install(|| balanced.part())
-    });
+    run(Construct::Join, Place::Outside, add, &mut || pool.install(join));
+    run(Construct::Scope, Place::Outside, add, &mut || pool.install(scope));
+    run(Construct::ParFor, Place::Outside, add, &mut || pool.install(par_for));
+    run(Construct::Install, Place::Outside, add, &mut || pool.install(|| balanced.part()));
     drop(pool);
     let par_iter = || {
         let iterations = (0..count * ITERATIONS).into_par_iter();
@@ -59,9 +51,7 @@ pub(super) fn measure(
     let pool = rayon::ThreadPoolBuilder::new().num_threads(count).build();
     let pool = pool.expect("a pool starts its workers");
     pool.install(|| run(Construct::ParIter, Place::Worker, add, &mut || par_iter()));
-    run(Construct::ParIter, Place::Outside, add, &mut || {
-        pool.install(par_iter)
-    });
+    run(Construct::ParIter, Place::Outside, add, &mut || pool.install(par_iter));
     drop(pool);
     run(Construct::StdThread, Place::Worker, add, &mut || {
         thread::scope(|scope| {
@@ -78,10 +68,7 @@ fn join(balanced: &Loop, parts: u32) {
     if parts == 1 {
         return balanced.part();
     }
-    work_stealing_rt::join(
-        || join(balanced, parts / 2),
-        || join(balanced, parts - parts / 2),
-    );
+    work_stealing_rt::join(|| join(balanced, parts / 2), || join(balanced, parts - parts / 2));
 }
 
 /// A part in each of as many tasks, the caller's included.

@@ -57,10 +57,7 @@ pub struct Effort {
 /// Tens of seconds on few cores.
 impl Default for Effort {
     fn default() -> Self {
-        Effort {
-            awake: 200,
-            asleep: 200,
-        }
+        Effort { awake: 200, asleep: 200 }
     }
 }
 

@@ -48,10 +48,7 @@ impl Library {
             libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL)
         };
         let handles = runtime.names.iter().map(load);
-        let handle = handles
-            .into_iter()
-            .find(|h| !h.is_null())
-            .ok_or("is not installed")?;
+        let handle = handles.into_iter().find(|h| !h.is_null()).ok_or("is not installed")?;
         // SAFETY: a handle that is never closed, and a NUL-terminated name.
         let symbol = unsafe { libc::dlsym(handle, c"GOMP_parallel".as_ptr()) };
         if symbol.is_null() {

@@ -94,23 +94,13 @@ fn what_a_worker_waits_for_in_the_other_copy_is_idleness() {
                  hpcrun-fixtures = {{ path = {fixtures:?}, default-features = false }}"
             ),
         )
-        .file(
-            "src/main.rs",
-            include_str!("../../../fixtures/rayon/src/bin/blocked.rs"),
-        )
+        .file("src/main.rs", include_str!("../../../fixtures/rayon/src/bin/blocked.rs"))
         .locked();
     project.run(&["build"]).succeed();
     drop(cores);
     // Its truths, idleness among them, are those of two cores that nobody else uses.
     let _cores = exclusive_cores();
-    let arguments = [
-        "-e",
-        "cpu-time@1000",
-        "--cores",
-        "2",
-        "-o",
-        "copies-database",
-    ];
+    let arguments = ["-e", "cpu-time@1000", "--cores", "2", "-o", "copies-database"];
     let outcome = project.run(&arguments).succeed();
     assert_eq!(outcome.ours(), [""; 0], "nothing needs to be said");
     let truths = Truth::all_in(&outcome.stdout);
@@ -164,12 +154,8 @@ fn rayon_core_may_have_another_name_and_be_in_build_scripts_and_macros() {
 }
 
 /// rayon-core and what it needs.
-const CORE_PACKAGES: [&str; 4] = [
-    "rayon-core",
-    "crossbeam-deque",
-    "crossbeam-epoch",
-    "crossbeam-utils",
-];
+const CORE_PACKAGES: [&str; 4] =
+    ["rayon-core", "crossbeam-deque", "crossbeam-epoch", "crossbeam-utils"];
 
 /// Where cargo keeps a package that this workspace uses.
 fn package_folder(name: &str) -> PathBuf {
@@ -226,24 +212,16 @@ fn the_line_1_12_is_served_with_vendored_sources_and_another_wrapper() {
     let (wrapper, log) = logging_wrapper(&project);
     let mut command = project.bare(&["-e", "cpu-time@1000", "--frozen"]);
     let outcome = Outcome::of(command.env("RUSTC_WRAPPER", &wrapper)).succeed();
-    assert!(
-        outcome.stderr.contains("rayon-core v1.12.1"),
-        "{outcome:#?}"
-    );
+    assert!(outcome.stderr.contains("rayon-core v1.12.1"), "{outcome:#?}");
     assert_rooted(&project.database("hpcrun-older-database"), "older");
     assert_eq!(project.files(), before, "the user's files are untouched");
     let log = fs::read_to_string(log).expect("the user's wrapper was run");
     let of = |name: &str| {
-        let calls = log
-            .lines()
-            .filter(|l| l.contains(&format!("--crate-name {name} ")));
+        let calls = log.lines().filter(|l| l.contains(&format!("--crate-name {name} ")));
         calls.collect::<Vec<_>>()
     };
     assert_eq!(of("work_stealing_rt").len(), 1, "{log}");
-    assert!(
-        of("rayon_core")[0].contains("work-stealing-rt/rayon-core/src/lib.rs"),
-        "{log}"
-    );
+    assert!(of("rayon_core")[0].contains("work-stealing-rt/rayon-core/src/lib.rs"), "{log}");
 }
 
 #[test]
@@ -287,9 +265,7 @@ fn another_line_is_named_and_can_be_profiled_as_it_is() {
     let _cores = one_core();
     let project = vendored("eldest", "1.10.0");
     let before = project.files();
-    project
-        .run(&[])
-        .assert_clear(&["1.10.0", "1.12 and 1.13", "--precise 1.13.0", "--no-patch"]);
+    project.run(&[]).assert_clear(&["1.10.0", "1.12 and 1.13", "--precise 1.13.0", "--no-patch"]);
     assert_eq!(project.files(), before, "the user's files are untouched");
     let outcome = project.run(&["--no-patch", "-q"]).succeed();
     assert!(outcome.stdout.contains("eldest::burn"), "{outcome:#?}");

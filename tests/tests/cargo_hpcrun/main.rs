@@ -42,10 +42,7 @@ fn a_rayon_program_has_its_tasks_under_main_and_its_files_stay() {
         .expect("the build has a target folder")
         .map(|e| e.expect("it is readable").file_name())
         .collect();
-    assert!(
-        target.iter().all(|n| n == "hpcrun" || n == "CACHEDIR.TAG"),
-        "{target:?}"
-    );
+    assert!(target.iter().all(|n| n == "hpcrun" || n == "CACHEDIR.TAG"), "{target:?}");
     let left: Vec<_> = fs::read_dir(project.folder.join("target/hpcrun"))
         .expect("our folder")
         .map(|e| e.expect("it is readable").file_name())
@@ -57,10 +54,7 @@ fn a_rayon_program_has_its_tasks_under_main_and_its_files_stay() {
     command.arg("--critical-path").env("RAYON_NUM_THREADS", "3");
     let again = Outcome::of(&mut command).succeed();
     let (_, path) = again.stdout.split_once("span ").expect("a critical path");
-    assert!(
-        path.contains("parallelism ") && path.contains(" exact edges, "),
-        "{again:#?}"
-    );
+    assert!(path.contains("parallelism ") && path.contains(" exact edges, "), "{again:#?}");
     let (_, procedures) = path.split_once("  procedure\n").unwrap_or((path, ""));
     assert!(!procedures.contains("::job::call_task"), "{again:#?}");
     assert!(!again.stderr.contains("Compiling"), "{again:#?}");
@@ -90,18 +84,12 @@ fn the_published_rayon_can_be_kept() {
 #[test]
 fn channels_are_replaced_and_do_the_same() {
     let _cores = one_core();
-    let project = Project::of(
-        "channels",
-        "[dependencies]\ncrossbeam-channel = \"0.5\"",
-        CHANNELS_MAIN,
-    )
-    .locked();
+    let project =
+        Project::of("channels", "[dependencies]\ncrossbeam-channel = \"0.5\"", CHANNELS_MAIN)
+            .locked();
     let build = |arguments: &[&str]| {
         let outcome = project.run(arguments).succeed();
-        (
-            PathBuf::from(outcome.stdout.trim()),
-            outcome.ours().join("\n"),
-        )
+        (PathBuf::from(outcome.stdout.trim()), outcome.ours().join("\n"))
     };
     let (replaced, said) = build(&["build"]);
     assert_eq!(said, "", "nothing needs to be said");
@@ -131,10 +119,7 @@ fn a_workspace_has_many_programs() {
     println!(\"sum {:?}\", (a, b));
 }";
     let project = Project::new("workspace")
-        .file(
-            "Cargo.toml",
-            "[workspace]\nmembers = [\"one\", \"two\"]\nresolver = \"2\"",
-        )
+        .file("Cargo.toml", "[workspace]\nmembers = [\"one\", \"two\"]\nresolver = \"2\"")
         .file(
             "one/Cargo.toml",
             &package(
@@ -149,38 +134,22 @@ fn a_workspace_has_many_programs() {
         .file("two/Cargo.toml", &package("two", ""))
         .main("two/src/main.rs", THREADS_MAIN)
         .locked();
-    project
-        .run(&[])
-        .assert_clear(&["several programs: one, two", "--bin"]);
-    project
-        .run(&["--example", "shew"])
-        .assert_clear(&["shew", "show"]);
-    project
-        .run(&["-p", "three"])
-        .assert_clear(&["three", "two"]);
+    project.run(&[]).assert_clear(&["several programs: one, two", "--bin"]);
+    project.run(&["--example", "shew"]).assert_clear(&["shew", "show"]);
+    project.run(&["-p", "three"]).assert_clear(&["three", "two"]);
     project
         .run(&["--bin", "one", "--target", "aarch64-apple-darwin"])
         .assert_clear(&["aarch64-apple-darwin"]);
 
     let rate = ["-e", "cpu-time@1000"];
     let outcome = project.run(&[&["-p", "two"], &rate[..]].concat()).succeed();
-    assert!(
-        outcome.ours()[0].contains("two does not use rayon"),
-        "{outcome:#?}"
-    );
+    assert!(outcome.ours()[0].contains("two does not use rayon"), "{outcome:#?}");
     assert_rooted(&project.database("hpcrun-two-database"), "two");
 
-    project
-        .run(&[&["--example", "show"], &rate[..]].concat())
-        .succeed();
+    project.run(&[&["--example", "show"], &rate[..]].concat()).succeed();
     assert_rooted(&project.database("hpcrun-show-database"), "show");
 
-    let bench = [
-        &["--bench", "race", "-o", "raced"],
-        &rate[..],
-        &["--", "x y"],
-    ]
-    .concat();
+    let bench = [&["--bench", "race", "-o", "raced"], &rate[..], &["--", "x y"]].concat();
     let outcome = project.run(&bench).succeed();
     let expected = "arguments [\"--bench\", \"x y\"]\ndata of one\nsum ";
     assert!(outcome.stdout.starts_with(expected), "{outcome:#?}");
@@ -205,10 +174,7 @@ fn what_there_is_in_the_place_of_a_program_is_named() {
         format!("[package]\nname = \"{name}\"\nversion = \"1.2.3\"\nedition = \"2024\"\n")
     };
     let project = Project::new("choices")
-        .file(
-            "Cargo.toml",
-            "[workspace]\nmembers = [\"app\", \"lib\", \"bare\"]\nresolver = \"3\"",
-        )
+        .file("Cargo.toml", "[workspace]\nmembers = [\"app\", \"lib\", \"bare\"]\nresolver = \"3\"")
         .file("app/Cargo.toml", &package("app"))
         .main("app/src/main.rs", THREADS_MAIN)
         .file("lib/Cargo.toml", &package("lib"))
@@ -218,19 +184,12 @@ fn what_there_is_in_the_place_of_a_program_is_named() {
         .file("bare/Cargo.toml", &package("bare"))
         .file("bare/src/lib.rs", "")
         .locked();
-    let instead = [
-        "no program here",
-        "--example show",
-        "--bench race",
-        "-p app",
-    ];
+    let instead = ["no program here", "--example show", "--bench race", "-p app"];
     project.run(&["-p", "lib"]).assert_clear(&instead);
     let mut inside = project.command(&[]);
     inside.current_dir(project.folder.join("lib"));
     Outcome::of(&mut inside).assert_clear(&instead);
-    project
-        .run(&["-p", "bare"])
-        .assert_clear(&["no program here", "choose one with -p app"]);
+    project.run(&["-p", "bare"]).assert_clear(&["no program here", "choose one with -p app"]);
     // In the member, and from the top.
     let mut inside = project.command(&["build", "-q"]);
     inside.current_dir(project.folder.join("app"));
@@ -238,13 +197,8 @@ fn what_there_is_in_the_place_of_a_program_is_named() {
     let top = project.run(&["build", "-q"]).succeed();
     assert_eq!(first.stdout, top.stdout);
 
-    let library = Project::new("library")
-        .manifest("library", "")
-        .file("src/lib.rs", "")
-        .locked();
-    library
-        .run(&[])
-        .assert_clear(&["no program here", "src/main.rs", "--example"]);
+    let library = Project::new("library").manifest("library", "").file("src/lib.rs", "").locked();
+    library.run(&[]).assert_clear(&["no program here", "src/main.rs", "--example"]);
 }
 
 #[test]
@@ -306,18 +260,12 @@ fn the_end_is_the_programs_and_the_report_comes_all_the_same() {
     assert_eq!(outcome.output.status.code(), Some(125), "{outcome:#?}");
     assert!(outcome.stderr.contains("E0425"), "{outcome:#?}");
     let empty = Project::new("empty");
-    empty
-        .run(&["--manifest-path", "Cargo.toml"])
-        .assert_clear(&["Cargo.toml", "does not exist"]);
+    empty.run(&["--manifest-path", "Cargo.toml"]).assert_clear(&["Cargo.toml", "does not exist"]);
     empty.run(&["-e", "sunspots"]).assert_clear(&["sunspots"]);
-    empty
-        .run(&["--cores", "0"])
-        .assert_clear(&["--cores", "at least 1"]);
-    for (arguments, word) in [
-        (&["--bin"][..], "a value is required"),
-        (&["x"], "-- x"),
-        (&["run", "x"], "-- x"),
-    ] {
+    empty.run(&["--cores", "0"]).assert_clear(&["--cores", "at least 1"]);
+    for (arguments, word) in
+        [(&["--bin"][..], "a value is required"), (&["x"], "-- x"), (&["run", "x"], "-- x")]
+    {
         let outcome = empty.run(arguments);
         assert_eq!(outcome.output.status.code(), Some(125), "{outcome:#?}");
         assert!(outcome.stderr.contains(word), "{outcome:#?}");

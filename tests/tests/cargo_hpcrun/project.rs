@@ -232,9 +232,7 @@ pub(crate) fn cached() {
     static FETCHED: OnceLock<()> = OnceLock::new();
     FETCHED.get_or_init(|| {
         check(
-            Command::new(cargo())
-                .args(["fetch", "--locked", "--quiet"])
-                .current_dir(workspace()),
+            Command::new(cargo()).args(["fetch", "--locked", "--quiet"]).current_dir(workspace()),
         );
     });
 }
@@ -254,20 +252,14 @@ pub(crate) fn assert_rooted(view: &View, program: &str) {
     assert!(all > 0.05 && all > 0.9 * total, "{all} of {total} s");
     assert!(rooted > 0.999 * all, "{rooted} of {all} s under main");
     let quality = &view.quality;
-    assert!(
-        quality.rooted as f64 > 0.99 * quality.samples as f64,
-        "{quality:?}"
-    );
+    assert!(quality.rooted as f64 > 0.99 * quality.samples as f64, "{quality:?}");
 }
 
 /// A wrapper of the compiler that writes its arguments into a file beside it.
 pub(crate) fn logging_wrapper(project: &Project) -> (PathBuf, PathBuf) {
     let log = project.folder.with_file_name("log");
     let wrapper = project.folder.with_file_name("wrapper.sh");
-    let script = format!(
-        "#!/bin/sh\necho \"$*\" >> '{}'\nexec \"$@\"\n",
-        log.display()
-    );
+    let script = format!("#!/bin/sh\necho \"$*\" >> '{}'\nexec \"$@\"\n", log.display());
     fs::write(&wrapper, script).expect("it can be written");
     fs::set_permissions(&wrapper, fs::Permissions::from_mode(0o755)).expect("it is ours");
     (wrapper, log)

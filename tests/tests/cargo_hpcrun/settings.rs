@@ -41,16 +41,12 @@ fn a_program_on_the_shared_standard_library_finds_it() {
 #[test]
 fn cargos_configuration_is_heeded() {
     let _cores = one_core();
-    let project = Project::of(
-        "configured",
-        "[dependencies]\nrayon-core = \"1.13\"",
-        JOIN_MAIN,
-    )
-    .file(
-        ".cargo/config.toml",
-        "[build]\nrustc-wrapper = \"../wrapper.sh\"\ntarget-dir = \"what is built\"\n",
-    )
-    .locked();
+    let project = Project::of("configured", "[dependencies]\nrayon-core = \"1.13\"", JOIN_MAIN)
+        .file(
+            ".cargo/config.toml",
+            "[build]\nrustc-wrapper = \"../wrapper.sh\"\ntarget-dir = \"what is built\"\n",
+        )
+        .locked();
     let (_, log) = logging_wrapper(&project);
     let outcome = Outcome::of(&mut project.bare(&["build"])).succeed();
     assert_eq!(outcome.ours(), [""; 0], "nothing needs to be said");
@@ -73,9 +69,7 @@ fn cargos_configuration_is_heeded() {
     Outcome::of(&mut command).assert_clear(&["wasm32", "CARGO_BUILD_TARGET", "--target", host]);
     let config = "[build]\ntarget = [\"host-tuple\", \"wasm32-unknown-unknown\"]\n";
     let project = project.file(".cargo/config.toml", config);
-    project
-        .run(&["build"])
-        .assert_clear(&["wasm32", "config.toml", "--target", host]);
+    project.run(&["build"]).assert_clear(&["wasm32", "config.toml", "--target", host]);
 }
 
 #[test]
@@ -116,10 +110,7 @@ fn main() {
         format!("PATH_VALUE Ok({:?})", project.folder.join("some data")),
         r#"CARGO_PKG_VERSION Ok("0.3.0")"#.to_owned(),
     ] {
-        assert!(
-            outcome.stdout.lines().any(|l| l == line),
-            "{line} in {outcome:#?}"
-        );
+        assert!(outcome.stdout.lines().any(|l| l == line), "{line} in {outcome:#?}");
     }
     let ours = outcome.ours();
     let runner = ours.iter().filter(|l| l.contains("runner other-runner -x"));

@@ -355,10 +355,7 @@ impl RemoteStrand {
         session: 0,
         count: 0,
         name: 0,
-        savings: [Saving {
-            procedure: 0,
-            time: 0,
-        }; SAVINGS],
+        savings: [Saving { procedure: 0, time: 0 }; SAVINGS],
     };
 
     /// The site that stands for it at the receiver.

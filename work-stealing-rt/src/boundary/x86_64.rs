@@ -111,10 +111,7 @@ pub(crate) fn return_address() -> usize {
 
 /// The range of the runtime's own out-of-line code, of all copies in this module.
 pub(crate) fn text_range() -> (usize, usize) {
-    (
-        (&raw const TEXT_START).addr(),
-        (&raw const TEXT_STOP).addr(),
-    )
+    ((&raw const TEXT_START).addr(), (&raw const TEXT_STOP).addr())
 }
 
 /// The records of all sites that [`record`] has emitted, in all copies of this module. Only the first copy

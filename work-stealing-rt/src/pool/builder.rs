@@ -241,11 +241,8 @@ fn default_num_threads() -> Result<usize, ThreadPoolBuildError> {
             Some(asked) => Ok(asked),
         };
     }
-    let [newest, oldest] = RAYON_VARIABLES.map(|name| {
-        env::var(name)
-            .ok()
-            .and_then(|text| text.parse::<usize>().ok())
-    });
+    let [newest, oldest] =
+        RAYON_VARIABLES.map(|name| env::var(name).ok().and_then(|text| text.parse::<usize>().ok()));
     Ok(match (newest, oldest) {
         (Some(asked @ 1..), _) => asked,
         (None, Some(asked @ 1..)) => asked,

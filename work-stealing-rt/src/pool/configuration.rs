@@ -32,9 +32,7 @@ impl Configuration {
     }
 
     fn with(self, set: impl FnOnce(ThreadPoolBuilder) -> ThreadPoolBuilder) -> Self {
-        Configuration {
-            builder: set(self.builder),
-        }
+        Configuration { builder: set(self.builder) }
     }
 
     /// Makes the pool.

@@ -34,14 +34,12 @@ impl fmt::Display for ThreadPoolBuildError {
             Cause::AlreadyInPool => {
                 f.write_str("The current thread is already part of another thread pool.")
             }
-            Cause::Variable(name, text) => write!(
-                f,
-                "{name} is {text:?}; set it to a number of threads, or unset it"
-            ),
-            Cause::Thread(error) => write!(
-                f,
-                "a worker thread could not be started ({error}); ask for fewer threads"
-            ),
+            Cause::Variable(name, text) => {
+                write!(f, "{name} is {text:?}; set it to a number of threads, or unset it")
+            }
+            Cause::Thread(error) => {
+                write!(f, "a worker thread could not be started ({error}); ask for fewer threads")
+            }
         }
     }
 }

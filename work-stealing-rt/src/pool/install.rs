@@ -76,11 +76,7 @@ struct ForeignWorker {
 
 impl ForeignWorker {
     fn new(worker: &Worker) -> Self {
-        ForeignWorker {
-            latch: Latch::new(),
-            pool: worker.owned_pool(),
-            index: worker.index,
-        }
+        ForeignWorker { latch: Latch::new(), pool: worker.owned_pool(), index: worker.index }
     }
 }
 

@@ -46,9 +46,7 @@ impl Pool {
         });
         let address = Arc::as_ptr(&pool);
         pool.workers.get_or_init(|| {
-            (0..count)
-                .map(|index| Worker::new(index, count, breadth_first, address))
-                .collect()
+            (0..count).map(|index| Worker::new(index, count, breadth_first, address)).collect()
         });
         with_pools(|pools| pools.push(Arc::downgrade(&pool)));
         pool

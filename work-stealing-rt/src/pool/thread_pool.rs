@@ -16,9 +16,7 @@ pub struct ThreadPool {
 
 impl ThreadPool {
     pub(super) fn new_owner(pool: &Arc<Pool>) -> Self {
-        ThreadPool {
-            hold: Hold::new(pool),
-        }
+        ThreadPool { hold: Hold::new(pool) }
     }
 
     pub(super) fn pool(&self) -> &Arc<Pool> {
@@ -38,11 +36,7 @@ impl ThreadPool {
         OP: FnOnce() -> R + Send,
         R: Send,
     {
-        if self.current().is_some() {
-            op()
-        } else {
-            self.pool().run_from_outside(op)
-        }
+        if self.current().is_some() { op() } else { self.pool().run_from_outside(op) }
     }
 
     /// The calling thread, if it is one of this pool's workers.

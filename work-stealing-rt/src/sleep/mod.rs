@@ -45,9 +45,7 @@ impl Sleep {
     pub(crate) fn new(workers: usize) -> Self {
         Sleep {
             counts: CachePadded::new(AtomicU64::new(0)),
-            parkers: (0..workers)
-                .map(|_| CachePadded::new(Futex::new(AWAKE)))
-                .collect(),
+            parkers: (0..workers).map(|_| CachePadded::new(Futex::new(AWAKE))).collect(),
         }
     }
 
@@ -111,9 +109,7 @@ impl Sleep {
     pub(crate) fn wake(&self, index: usize) -> bool {
         let parker = &self.parkers[index];
         let claim =
-            parker
-                .word()
-                .compare_exchange(PARKED, CLAIMED, Ordering::AcqRel, Ordering::Relaxed);
+            parker.word().compare_exchange(PARKED, CLAIMED, Ordering::AcqRel, Ordering::Relaxed);
         if claim.is_ok() {
             self.counts.fetch_add(SEARCHER - SLEEPER, Ordering::SeqCst);
             // What was available when the counts were last seen is visible to the woken worker.
@@ -147,17 +143,14 @@ impl Sleep {
         let parker = &self.parkers[index];
         let word = parker.word();
         let leaving = if searching { SEARCHER } else { 0 };
-        self.counts
-            .fetch_add(SLEEPER.wrapping_sub(leaving), Ordering::SeqCst);
+        self.counts.fetch_add(SLEEPER.wrapping_sub(leaving), Ordering::SeqCst);
         word.store(PARKED, Ordering::Release);
         fence(Ordering::SeqCst);
         let asleep = latch.announce_sleep();
         let found = if asleep { look() } else { None };
         let retract = !asleep || found.is_some();
         if retract
-            && word
-                .compare_exchange(PARKED, AWAKE, Ordering::AcqRel, Ordering::Acquire)
-                .is_ok()
+            && word.compare_exchange(PARKED, AWAKE, Ordering::AcqRel, Ordering::Acquire).is_ok()
         {
             self.counts.fetch_add(SEARCHER - SLEEPER, Ordering::SeqCst);
             return found;

@@ -22,11 +22,7 @@ unsafe extern "C" {
 }
 
 /// The number of futex(2).
-const FUTEX: c_long = if cfg!(target_arch = "x86_64") {
-    202
-} else {
-    98
-};
+const FUTEX: c_long = if cfg!(target_arch = "x86_64") { 202 } else { 98 };
 const WAIT_PRIVATE: c_int = 128;
 const WAKE_PRIVATE: c_int = 129;
 

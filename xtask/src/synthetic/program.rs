@@ -58,18 +58,12 @@ impl Program {
     /// A program with so many contexts and about so many procedures, and paths of about the given depth.
     pub(crate) fn new(contexts: u32, depth: u32, procedures: u32, random: &mut Rng) -> Program {
         let count = depth + DEPTH_SPREAD + 1;
-        let layers = Layers {
-            count,
-            width: procedures.div_ceil(count),
-        };
+        let layers = Layers { count, width: procedures.div_ceil(count) };
         let mut tree = Growth::new(layers, random);
         while tree.contexts.len() < contexts as usize {
             tree.add_path(depth, contexts as usize);
         }
-        Program {
-            contexts: tree.contexts,
-            layers,
-        }
+        Program { contexts: tree.contexts, layers }
     }
 
     /// Bytes of code.

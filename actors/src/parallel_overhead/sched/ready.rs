@@ -96,10 +96,7 @@ impl Ready {
     pub(crate) fn new(workers: usize) -> Self {
         let levels = (0..Priority::LEVELS).map(|_| VecDeque::new()).collect();
         Ready {
-            queue: Mutex::new(Queue {
-                levels,
-                ..Queue::default()
-            }),
+            queue: Mutex::new(Queue { levels, ..Queue::default() }),
             occupied: AtomicU64::new(0),
             quiet: Condvar::new(),
             several: Condvar::new(),
@@ -113,8 +110,7 @@ impl Ready {
         let level = occupied.checked_ilog2()? as usize;
         let actor = queue.levels[level].pop_front();
         if queue.levels[level].is_empty() {
-            self.occupied
-                .store(occupied & !(1 << level), Ordering::Relaxed);
+            self.occupied.store(occupied & !(1 << level), Ordering::Relaxed);
         }
         queue.len -= 1;
         queue.running += 1;

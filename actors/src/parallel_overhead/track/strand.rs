@@ -105,12 +105,7 @@ fn with<R>(tables: &Tables, closure: impl FnOnce(&mut Thread) -> R) -> R {
 impl Thread {
     #[cold]
     fn new(tables: &Tables) -> Box<Self> {
-        let task = Task {
-            tables: 0,
-            worker: 0,
-            open: Part::default(),
-            since: UNKNOWN,
-        };
+        let task = Task { tables: 0, worker: 0, open: Part::default(), since: UNKNOWN };
         Box::new(Thread {
             clock: match &tables.clock {
                 None => Timer::Cpu(ThreadClock::new()),
@@ -207,11 +202,9 @@ pub(crate) fn rest(tables: &Tables, worker: usize) {
 /// The path up to here; outside of the system's recorded tasks, one of this length.
 pub(crate) fn path_or(tables: &Tables, length: u64) -> Path {
     let from = Reference::default();
-    with(tables, |thread| {
-        match thread.task.tables == std::ptr::from_ref(tables).addr() {
-            true => thread.cut(tables),
-            false => Path { length, from },
-        }
+    with(tables, |thread| match thread.task.tables == std::ptr::from_ref(tables).addr() {
+        true => thread.cut(tables),
+        false => Path { length, from },
     })
 }
 

@@ -135,10 +135,7 @@ impl Table {
         }
         self.next.store(index + 1, Ordering::Release);
         add(&self.work, time);
-        Path {
-            length: part.length(),
-            from: Reference(self.first | index),
-        }
+        Path { length: part.length(), from: Reference(self.first | index) }
     }
 
     /// The entry with this number, which has been appended; `None` if it is overwritten.

@@ -85,13 +85,8 @@ fn join_one(
             continue;
         };
         let on_path = part.on_path.into_iter();
-        path.on_path = on_path
-            .map(|((profile, record), time)| OnPath {
-                profile,
-                record,
-                time,
-            })
-            .collect();
+        path.on_path =
+            on_path.map(|((profile, record), time)| OnPath { profile, record, time }).collect();
         path.segments = part.segments;
         path.count_beside(file::SHORT);
         if index != last {
@@ -99,8 +94,7 @@ fn join_one(
         }
         let Some(rank) = &path.rank else { continue };
         // What a message has named, with its own number here.
-        path.procedures
-            .retain(|p| matches!(p.name, ProcedureName::Mark(_)));
+        path.procedures.retain(|p| matches!(p.name, ProcedureName::Mark(_)));
         let keys: HashMap<&ProcedureName, u64> = rank.names.iter().map(|(k, n)| (n, *k)).collect();
         let without = |key: u64| span - savings.get(&key).map_or(0, |saving| span.min(*saving));
         for procedure in &mut path.procedures {
@@ -112,13 +106,12 @@ fn join_one(
         let functions = functions.filter(|(key, name)| {
             matches!(name, ProcedureName::Function(..)) && savings.contains_key(key)
         });
-        path.procedures
-            .extend(functions.map(|(key, name)| file::Procedure {
-                name: name.clone(),
-                work: 0,
-                on_path: 0,
-                zeroed_span: without(*key),
-            }));
+        path.procedures.extend(functions.map(|(key, name)| file::Procedure {
+            name: name.clone(),
+            work: 0,
+            on_path: 0,
+            zeroed_span: without(*key),
+        }));
     }
     for index in job.values() {
         if let Some(path) = &mut processes[*index].critical_path {
@@ -137,12 +130,7 @@ fn join_one(
             missing.join(", ")
         ));
     }
-    Job {
-        last,
-        processes: job,
-        order,
-        is_whole: missing.is_empty(),
-    }
+    Job { last, processes: job, order, is_whole: missing.is_empty() }
 }
 
 /// Follows the path backwards, and gives the parts to their processes. Returns the process of each segment.
@@ -168,9 +156,7 @@ fn follow(
         }
     }
     // A damaged file might lead in a circle.
-    let exports = job
-        .values()
-        .filter_map(|p| Some(of(&processes[*p])?.1.exports.len()));
+    let exports = job.values().filter_map(|p| Some(of(&processes[*p])?.1.exports.len()));
     for _ in 0..=exports.sum() {
         let Some(Site::Remote { rank, export }) = segments.first().map(|s| s.begin.clone()) else {
             break;
@@ -221,10 +207,7 @@ fn follow(
 
 fn add_samples<'a>(part: &mut Part, samples: impl Iterator<Item = &'a OnPath>) {
     for sample in samples {
-        let time = part
-            .on_path
-            .entry((sample.profile, sample.record))
-            .or_default();
+        let time = part.on_path.entry((sample.profile, sample.record)).or_default();
         *time = time.saturating_add(sample.time);
     }
 }
@@ -271,10 +254,7 @@ fn assemble_one(job: &Job, parts: &BTreeMap<usize, (u32, CriticalPath)>) -> Opti
     let mut next: BTreeMap<usize, usize> = BTreeMap::new();
     let mut shares: BTreeMap<u32, RankShare> = BTreeMap::new();
     joined.segments.clear();
-    joined.starts = parts
-        .values()
-        .flat_map(|(_, part)| part.starts.iter().cloned())
-        .collect();
+    joined.starts = parts.values().flat_map(|(_, part)| part.starts.iter().cloned()).collect();
     join_starts(&mut joined.starts);
     // A rank does not know what the others do at the same time.
     joined.levels.clear();
@@ -285,10 +265,7 @@ fn assemble_one(job: &Job, parts: &BTreeMap<usize, (u32, CriticalPath)>) -> Opti
         *at += 1;
         let share = shares.entry(*rank).or_default();
         share.on_path = share.on_path.saturating_add(segment.time);
-        joined.segments.push(Segment {
-            rank: Some(*rank),
-            ..segment.clone()
-        });
+        joined.segments.push(Segment { rank: Some(*rank), ..segment.clone() });
     }
     let mut procedures: FastMap<Arc<Place>, Procedure> = FastMap::default();
     let mut lost: BTreeMap<String, u64> = BTreeMap::new();
@@ -316,11 +293,7 @@ fn assemble_one(job: &Job, parts: &BTreeMap<usize, (u32, CriticalPath)>) -> Opti
         for procedure in &part.procedures {
             let sum = procedures
                 .entry(Arc::clone(&procedure.name.place))
-                .or_insert_with(|| Procedure {
-                    work: 0,
-                    on_path: 0,
-                    ..procedure.clone()
-                });
+                .or_insert_with(|| Procedure { work: 0, on_path: 0, ..procedure.clone() });
             sum.work = sum.work.saturating_add(procedure.work);
             sum.on_path = sum.on_path.saturating_add(procedure.on_path);
             sum.zeroed_span = sum.zeroed_span.min(procedure.zeroed_span);
@@ -341,15 +314,7 @@ mod tests {
     fn segment(begin: Site, edge: Edge, time: u64) -> file::Segment<Site> {
         let thread = (edge != Edge::Message || !matches!(begin, Site::Remote { .. })).then_some(0);
         let end = Site::Unknown;
-        file::Segment {
-            begin,
-            end,
-            edge,
-            rank: None,
-            thread,
-            time,
-            count: 1,
-        }
+        file::Segment { begin, end, edge, rank: None, thread, time, count: 1 }
     }
 
     fn process(
@@ -391,11 +356,7 @@ mod tests {
     }
 
     fn sender() -> ProcessInput {
-        let on_path = |time| OnPath {
-            profile: 1,
-            record: 2,
-            time,
-        };
+        let on_path = |time| OnPath { profile: 1, record: 2, time };
         let export = |length, time, before| Export {
             length,
             last: segment(Site::Unknown, Edge::Message, time),
@@ -418,17 +379,11 @@ mod tests {
     }
 
     fn receiver(export: u32, time: u64) -> ProcessInput {
-        let part = Rank {
-            savings: vec![(7, 35)],
-            ..Rank::default()
-        };
+        let part = Rank { savings: vec![(7, 35)], ..Rank::default() };
         process(
             2,
             time + 20,
-            vec![
-                remote(0, export, time),
-                segment(Site::Unknown, Edge::Message, 20),
-            ],
+            vec![remote(0, export, time), segment(Site::Unknown, Edge::Message, 20)],
             part,
         )
     }
@@ -443,18 +398,8 @@ mod tests {
         let [sender, receiver] = processes.map(|p| p.critical_path.expect("it has one"));
         let times =
             |path: &file::CriticalPath| path.segments.iter().map(|s| s.time).collect::<Vec<_>>();
-        assert_eq!(
-            (times(&sender), times(&receiver)),
-            (vec![20, 9, 21], vec![20])
-        );
-        assert_eq!(
-            sender.on_path,
-            [OnPath {
-                profile: 1,
-                record: 2,
-                time: 7
-            }]
-        );
+        assert_eq!((times(&sender), times(&receiver)), (vec![20, 9, 21], vec![20]));
+        assert_eq!(sender.on_path, [OnPath { profile: 1, record: 2, time: 7 }]);
         // Without the procedure the sender's end counts, too: 70 - min(35, 70 - 60 + 10).
         let times = |path: &file::CriticalPath| {
             (path.procedures[0].on_path, path.procedures[0].zeroed_span)
@@ -469,10 +414,7 @@ mod tests {
             let jobs = join(&mut processes, &mut Warnings::default());
             assert_eq!(jobs[0].order, [1, 1], "export {export}");
             let path = processes[1].critical_path.as_ref().expect("it has one");
-            assert_eq!(
-                (path.segments[0].edge, path.segments[0].time),
-                (Edge::Folded, time)
-            );
+            assert_eq!((path.segments[0].edge, path.segments[0].time), (Edge::Folded, time));
         }
     }
 }

@@ -75,10 +75,7 @@ pub fn number(symbols: &Symbols, contexts: &ContextTree, loops: &ParallelLoops) 
     let loop_ranks = loop_ranks(loops, &names);
     let mut by_rank: Vec<usize> = (0..loops.all.len()).collect();
     by_rank.sort_by_key(|index| loop_ranks[*index]);
-    code.loops = by_rank
-        .iter()
-        .map(|index| names.parallel_loop(loops, *index))
-        .collect();
+    code.loops = by_rank.iter().map(|index| names.parallel_loop(loops, *index)).collect();
     let of_loop = |context: ContextIndex| {
         let found = loops.frames.get(&context);
         found.map(|index| loop_ranks[index.0 as usize])
@@ -163,10 +160,7 @@ impl<'a> Names<'a> {
     }
 
     fn location(&self, line: Line) -> SourceLocation {
-        SourceLocation {
-            file: self.files.get(&line.file.0).copied().unwrap_or(0),
-            line: line.line,
-        }
+        SourceLocation { file: self.files.get(&line.file.0).copied().unwrap_or(0), line: line.line }
     }
 
     fn procedure(&self, procedure: ProcedureIndex) -> u32 {
@@ -207,10 +201,8 @@ impl<'a> Names<'a> {
     fn scope_ranks(&self, tree: &ContextTree) -> Vec<u32> {
         let scopes: Vec<&Scope> = tree.scopes().iter().collect();
         let mut sorted: Vec<u32> = (0..scopes.len() as u32).collect();
-        let lines = |line: Option<Line>| {
-            line.map(|line| self.location(line))
-                .map(|l| (l.file, l.line))
-        };
+        let lines =
+            |line: Option<Line>| line.map(|line| self.location(line)).map(|l| (l.file, l.line));
         let key = |index: &u32| {
             let s = scopes[*index as usize];
             let place = (lines(s.line), lines(s.call), s.column, s.is_runtime);
@@ -280,10 +272,7 @@ fn loop_ranks(loops: &ParallelLoops, names: &Names<'_>) -> Vec<u32> {
     let mut sorted: Vec<LoopIndex> = (0..loops.all.len() as u32).map(LoopIndex).collect();
     sorted.sort_by_cached_key(|index| {
         let (key, known) = loops.all.get_index(index.0 as usize)?;
-        let call = key
-            .call
-            .map(|line| names.location(line))
-            .map(|l| (l.file, l.line));
+        let call = key.call.map(|line| names.location(line)).map(|l| (l.file, l.line));
         let caller = key.caller.map(|c| names.procedure(c));
         let place = (call, key.column, names.procedure(key.entry), caller);
         Some((known.name.clone(), place))

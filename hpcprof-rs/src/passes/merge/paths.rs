@@ -270,13 +270,7 @@ impl<'a> PathResolver<'a> {
             }
         };
         while let Some(record) = self.chain.pop() {
-            if let Some(Record::Note {
-                association,
-                ip,
-                lip,
-                ..
-            }) = self.profile.record(record)
-            {
+            if let Some(Record::Note { association, ip, lip, .. }) = self.profile.record(record) {
                 state = self.enter(state, (association, ip, lip), out);
             }
             self.states[record] = Some(state);
@@ -289,9 +283,7 @@ impl<'a> PathResolver<'a> {
         if let Some(known) = self.steps.leaf(state) {
             return Some(known);
         }
-        let PathState {
-            logical, physical, ..
-        } = self.steps.state(state);
+        let PathState { logical, physical, .. } = self.steps.state(state);
         let contexts = &mut *out.contexts;
         let own = logical.with_line(contexts)?;
         let machine = match logical == physical {
@@ -323,12 +315,9 @@ impl<'a> PathResolver<'a> {
             Step::Entry => PathState::default(),
             Step::Partial(cause) => partial(cause, out),
             Step::Anchor(outer) => below_anchor(self.steps.state(outer)),
-            Step::Note {
-                outer,
-                ip,
-                lip,
-                is_scheduler,
-            } => extend(self.steps.state(outer), (ip, lip), is_scheduler, out),
+            Step::Note { outer, ip, lip, is_scheduler } => {
+                extend(self.steps.state(outer), (ip, lip), is_scheduler, out)
+            }
         };
         self.steps.add(step, &state)
     }
@@ -403,13 +392,7 @@ impl<'a> PathResolver<'a> {
         let mut notes = Vec::new();
         let outer = loop {
             match profile.record(at) {
-                Some(Record::Note {
-                    parent,
-                    association,
-                    ip,
-                    lip,
-                    ..
-                }) => {
+                Some(Record::Note { parent, association, ip, lip, .. }) => {
                     notes.push((association, ip, lip));
                     at = parent as usize;
                 }
@@ -477,9 +460,7 @@ fn extend(
         if runs_there && lip == ip && outer.physical == outer.logical {
             state.physical = state.logical;
         } else {
-            state
-                .physical
-                .push(out.contexts, frame, RuntimePart::Nothing);
+            state.physical.push(out.contexts, frame, RuntimePart::Nothing);
         }
     }
     state
@@ -494,11 +475,8 @@ fn tag_in_force(outer: Option<Text>, frame: &Frame) -> Option<Text> {
 /// Adds the names of all partial roots, so that [`partial`] finds them.
 pub fn add_partial_roots(symbols: &mut Symbols) {
     let recorded = LossCause::ALL.into_iter().map(PartialCause::Recorded);
-    let found = [
-        PartialCause::DamagedRecord,
-        PartialCause::MissingContext,
-        PartialCause::EmptyPath,
-    ];
+    let found =
+        [PartialCause::DamagedRecord, PartialCause::MissingContext, PartialCause::EmptyPath];
     for cause in recorded.chain(found) {
         let procedure = partial_root(symbols.intern(cause.name()));
         symbols.add_procedure(procedure);
@@ -506,12 +484,7 @@ pub fn add_partial_roots(symbols: &mut Symbols) {
 }
 
 fn partial_root(name: Text) -> Procedure {
-    Procedure {
-        name,
-        module: None,
-        declared: None,
-        origin: Origin::User,
-    }
+    Procedure { name, module: None, declared: None, origin: Origin::User }
 }
 
 /// The state right under the partial root of a cause.
@@ -528,14 +501,6 @@ pub fn partial(cause: PartialCause, out: &mut Projections<'_>) -> PathState {
         column: 0,
         is_runtime: false,
     };
-    let root = Innermost {
-        context: Some(out.contexts.child(None, scope)),
-        ..Innermost::default()
-    };
-    PathState {
-        logical: root,
-        physical: root,
-        partial: Some(cause),
-        ..PathState::default()
-    }
+    let root = Innermost { context: Some(out.contexts.child(None, scope)), ..Innermost::default() };
+    PathState { logical: root, physical: root, partial: Some(cause), ..PathState::default() }
 }

@@ -40,11 +40,8 @@ pub fn merge(
 ) -> Result<Merged> {
     let profiles: Vec<_> = inputs.measurements.profiles().collect();
     let begin = || Spool::new(directory).map(Shard::new);
-    let shards = parallel::for_each(
-        &profiles,
-        threads,
-        begin,
-        |shard, index, (process, thread)| {
+    let shards =
+        parallel::for_each(&profiles, threads, begin, |shard, index, (process, thread)| {
             let added = match shard {
                 Ok(known) => known.add(inputs, index, *process, thread),
                 Err(_) => return,
@@ -53,8 +50,7 @@ pub fn merge(
                 *shard = Err(error);
             }
             progress(thread.size());
-        },
-    );
+        });
     let written: io::Result<Vec<Finished>> = shards.into_iter().map(|s| s?.finish()).collect();
     let mut merged = Merged::default();
     for shard in written.map_err(Error::io("write values to", directory))? {
@@ -67,12 +63,7 @@ pub fn merge(
 impl Merged {
     /// Gives contexts their final numbers, of the logical projection and the physical one.
     pub fn number(&mut self, logical: &[u32], physical: Option<&[u32]>) {
-        for Spooled {
-            contexts,
-            physical: machine,
-            ..
-        } in &mut self.spooled
-        {
+        for Spooled { contexts, physical: machine, .. } in &mut self.spooled {
             let final_of = |context: &u32, numbers: &[u32]| numbers[*context as usize];
             *machine = physical.map(|of| contexts.iter().map(|c| final_of(c, of)).collect());
             for context in contexts {
@@ -83,11 +74,7 @@ impl Merged {
 
     fn add(&mut self, shard: Finished) {
         let worker = self.spooled.len();
-        let Finished {
-            trees,
-            spool,
-            threads,
-        } = shard;
+        let Finished { trees, spool, threads } = shard;
         let contexts = match worker {
             0 => {
                 self.trees = trees;
@@ -99,13 +86,8 @@ impl Merged {
                 became.into_iter().map(|context| context.0).collect()
             }
         };
-        self.spooled.push(Spooled {
-            spool,
-            contexts,
-            physical: None,
-        });
-        self.threads
-            .extend(threads.into_iter().map(|t| (worker, t)));
+        self.spooled.push(Spooled { spool, contexts, physical: None });
+        self.threads.extend(threads.into_iter().map(|t| (worker, t)));
     }
 }
 

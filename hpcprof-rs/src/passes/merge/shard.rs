@@ -87,11 +87,7 @@ impl Shard {
     /// Ends the work.
     pub fn finish(mut self) -> io::Result<Finished> {
         self.spool.flush()?;
-        Ok(Finished {
-            trees: self.trees,
-            spool: self.spool,
-            threads: self.threads,
-        })
+        Ok(Finished { trees: self.trees, spool: self.spool, threads: self.threads })
     }
 
     /// An empty one.
@@ -157,12 +153,8 @@ impl Shard {
         let roles = roles(&profile.header, inputs.others);
         let measured = &inputs.measurements.processes[process];
         let frames = &inputs.frames[process];
-        let mut resolver = PathResolver::new(
-            profile,
-            measured,
-            frames,
-            (&mut self.anchored.1, &mut self.steps),
-        );
+        let mut resolver =
+            PathResolver::new(profile, measured, frames, (&mut self.anchored.1, &mut self.steps));
         let mut unreadable = 0_u64;
         let mut add = |owner: u32, entry: &mut Entry| {
             let mut state = resolver.state(owner, &mut out);
@@ -183,12 +175,7 @@ impl Shard {
         let mut entry = Entry::default();
         for index in 0..profile.len() {
             let record = profile.record(index);
-            let Some(Record::Metric {
-                owner,
-                group,
-                values,
-            }) = record
-            else {
+            let Some(Record::Metric { owner, group, values }) = record else {
                 unreadable += u64::from(record.is_none());
                 continue;
             };

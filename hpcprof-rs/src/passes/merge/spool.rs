@@ -56,11 +56,7 @@ impl Spool {
     /// Begins the entries of a thread.
     pub fn begin(&mut self) -> Range {
         self.last = (0, 0);
-        Range {
-            offset: self.written + self.buffer.len() as u64,
-            bytes: 0,
-            entries: 0,
-        }
+        Range { offset: self.written + self.buffer.len() as u64, bytes: 0, entries: 0 }
     }
 
     /// Adds an entry to `range`, which was begun last.
@@ -100,10 +96,7 @@ impl Spool {
         buffer.resize(range.bytes, 0);
         self.file.read_exact_at(buffer, range.offset)?;
         let mut rest = buffer.as_slice();
-        let mut entry = Entry {
-            amounts: vec![0; amounts],
-            ..Entry::default()
-        };
+        let mut entry = Entry { amounts: vec![0; amounts], ..Entry::default() };
         for _ in 0..range.entries {
             entry.logical = moved(entry.logical, take(&mut rest));
             entry.physical = moved(entry.physical, take(&mut rest));
@@ -172,9 +165,7 @@ mod tests {
                     tag: random.u32(..3),
                     amounts: (0..4).map(|_| random.u64(..) >> random.u32(..63)).collect(),
                 };
-                (0..random.usize(..9000))
-                    .map(|_| entry(&mut random))
-                    .collect()
+                (0..random.usize(..9000)).map(|_| entry(&mut random)).collect()
             })
             .collect();
         let write = |entries: &Vec<Entry>| {

@@ -50,12 +50,7 @@ impl Step {
             Step::Entry => [ROOT, 0, 0],
             Step::Partial(cause) => [ROOT, 1, cause.number()],
             Step::Anchor(outer) => [outer.0, ANCHOR, 0],
-            Step::Note {
-                outer,
-                ip,
-                lip,
-                is_scheduler,
-            } => {
+            Step::Note { outer, ip, lip, is_scheduler } => {
                 let flag = if is_scheduler { SCHEDULER } else { 0 };
                 [outer.0, frame(ip), frame(lip) | flag]
             }
@@ -152,11 +147,7 @@ impl Steps {
     /// What counts for the values of a state.
     pub fn labels(&self, id: StateId) -> Labels {
         let rest = &self.rests[self.states[id.0 as usize].rest as usize];
-        Labels {
-            tag: rest.tag,
-            partial: rest.partial,
-            unknown_caller: rest.unknown_caller,
-        }
+        Labels { tag: rest.tag, partial: rest.partial, unknown_caller: rest.unknown_caller }
     }
 
     /// The state with a number.

@@ -99,18 +99,11 @@ struct Shared<'a, T> {
 impl<'a, T> Shared<'a, T> {
     fn new(all: &'a mut [T], width: usize) -> Shared<'a, T> {
         let stripes = all.chunks_mut((STRIPE * width).max(1));
-        Shared {
-            width,
-            stripes: stripes.map(Mutex::new).collect(),
-        }
+        Shared { width, stripes: stripes.map(Mutex::new).collect() }
     }
 
     fn cursor(&self) -> Cursor<'_, 'a, T> {
-        Cursor {
-            shared: self,
-            stripe: usize::MAX,
-            elements: None,
-        }
+        Cursor { shared: self, stripe: usize::MAX, elements: None }
     }
 }
 
@@ -130,9 +123,7 @@ impl<T> Cursor<'_, '_, T> {
             // First lets go of the one before.
             self.elements = None;
             // Nothing panics while it is held.
-            let locked = stripes[stripe]
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner);
+            let locked = stripes[stripe].lock().unwrap_or_else(PoisonError::into_inner);
             (self.stripe, self.elements) = (stripe, Some(locked));
         }
         match &mut self.elements {
@@ -234,12 +225,7 @@ pub fn add_up<S: Sink, R>(
     let is_one_run = |a: &_, b: &_| run_of(a) == run_of(b);
     let runs: Vec<_> = inputs.merged.threads.chunk_by(is_one_run).collect();
     let Some((last_run, earlier)) = runs.split_last() else {
-        return Ok(Added {
-            made: first()?,
-            last: None,
-            all: Some(Sums::new(&inputs)),
-            spreads,
-        });
+        return Ok(Added { made: first()?, last: None, all: Some(Sums::new(&inputs)), spreads });
     };
     let mut all: Option<Sums> = None;
     let mut begin = 0;
@@ -258,12 +244,7 @@ pub fn add_up<S: Sink, R>(
     if let Some(known) = &mut all {
         known.add(&sums);
     }
-    Ok(Added {
-        made,
-        last: Some((run, sums)),
-        all,
-        spreads,
-    })
+    Ok(Added { made, last: Some((run, sums)), all, spreads })
 }
 
 /// Adds up the values of the threads of a run, while one worker begins with `first`.
@@ -371,18 +352,11 @@ impl Adder {
                 if let Some(sums) = &mut machine {
                     sums[metric] = sums[metric].saturating_add(amount);
                 }
-                values.push(ThreadValue {
-                    metric: metric as u32,
-                    context,
-                    amount,
-                });
+                values.push(ThreadValue { metric: metric as u32, context, amount });
             });
         };
         let read = spooled.spool.read(known.values, amounts, buffer, each);
-        read.map_err(Error::io(
-            "read values from",
-            Path::new("the temporary file"),
-        ))?;
+        read.map_err(Error::io("read values from", Path::new("the temporary file")))?;
         values.sort_unstable();
         values.dedup_by(|next, kept| {
             let is_same = (next.metric, next.context) == (kept.metric, kept.context);
@@ -402,9 +376,7 @@ impl Adder {
     /// Adds the inclusive values of the thread that was read last.
     fn add_spreads<S>(&mut self, work: &Work<'_, S>) {
         let Inputs { folded, layout, .. } = work.inputs;
-        let Adder {
-            values, exclusive, ..
-        } = self;
+        let Adder { values, exclusive, .. } = self;
         for values in values.chunk_by(|a, b| a.metric == b.metric) {
             let metric = values[0].metric as usize;
             let Some(slot) = layout.spread.iter().position(|m| *m == metric) else {

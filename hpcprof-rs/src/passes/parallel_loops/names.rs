@@ -51,11 +51,7 @@ fn adaptor_chains(
     tree: &ContextTree,
 ) -> BTreeMap<LoopIndex, Vec<String>> {
     let mut longest: BTreeMap<LoopIndex, Vec<String>> = BTreeMap::new();
-    let entries: Vec<_> = loops
-        .all
-        .keys()
-        .map(|key| symbols.name_of(key.entry))
-        .collect();
+    let entries: Vec<_> = loops.all.keys().map(|key| symbols.name_of(key.entry)).collect();
     for (context, index) in &loops.frames {
         let Some(rule) = rules::of_entry(entries[index.0 as usize]) else {
             continue;
@@ -91,10 +87,7 @@ mod tests {
         for (name, method) in [
             ("rayon::iter::ParallelIterator::sum", "sum"),
             ("rayon::iter::ParallelIterator::sum::<a::B<u8>>", "sum"),
-            (
-                "<[T] as rayon::slice::ParallelSliceMut<T>>::par_sort",
-                "par_sort",
-            ),
+            ("<[T] as rayon::slice::ParallelSliceMut<T>>::par_sort", "par_sort"),
             (
                 "rayon::iter::<impl rayon::iter::ParallelExtend<T> for alloc::vec::Vec<T>>::par_extend",
                 "par_extend",

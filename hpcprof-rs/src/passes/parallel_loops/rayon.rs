@@ -16,11 +16,7 @@ pub(super) const RULE: Rule = Rule {
 
 /// The standard library's iterators and shims, which are out of line without optimisation.
 fn is_shim(name: &str) -> bool {
-    let parts = [
-        "core::iter::",
-        "::ops::function::",
-        "::panic::unwind_safe::",
-    ];
+    let parts = ["core::iter::", "::ops::function::", "::panic::unwind_safe::"];
     scaffolding::is_shim(name) || parts.iter().any(|part| name.contains(part))
 }
 

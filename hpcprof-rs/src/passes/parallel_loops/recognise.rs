@@ -60,10 +60,7 @@ impl LoopFinder {
         at: ContextIndex,
     ) -> LoopState {
         let context = tree.scope(at);
-        let frame_of = |inside| LoopState {
-            inside: Some(inside),
-            is_frame: true,
-        };
+        let frame_of = |inside| LoopState { inside: Some(inside), is_frame: true };
         let state = match (self.part(symbols, context.procedure), outer.inside) {
             // A loop of the machine code is part of what it lies in.
             _ if context.kind == Kind::Loop => outer,
@@ -77,10 +74,7 @@ impl LoopFinder {
             (Part::Library | Part::Extension | Part::Runtime, Some(inside)) => frame_of(inside),
             (part @ (Part::Shim | Part::System), inside) => {
                 let folds = context.kind != Kind::Procedure || part == Part::Shim;
-                LoopState {
-                    inside,
-                    is_frame: outer.is_frame && folds,
-                }
+                LoopState { inside, is_frame: outer.is_frame && folds }
             }
         };
         if let (Some(inside), true) = (state.inside, state.is_frame) {

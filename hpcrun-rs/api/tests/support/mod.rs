@@ -61,10 +61,7 @@ pub(crate) fn procedures() -> Vec<(String, u64)> {
 /// Lines and edges of the merges that made a strand longer.
 pub(crate) fn edges() -> Vec<(u64, u32)> {
     let edges = EDGES.lock().unwrap();
-    edges
-        .iter()
-        .map(|(at, edge)| (at & !SITE_SOURCE, *edge))
-        .collect()
+    edges.iter().map(|(at, edge)| (at & !SITE_SOURCE, *edge)).collect()
 }
 
 fn made(length: u64) -> Strand {
@@ -152,13 +149,10 @@ unsafe extern "C" fn procedure(name: *const u8, length: usize) -> u32 {
     let name = unsafe { std::slice::from_raw_parts(name, length) };
     let name = std::str::from_utf8(name).expect("UTF-8");
     let mut all = PROCEDURES.lock().unwrap();
-    let place = all
-        .iter()
-        .position(|(other, _)| other == name)
-        .unwrap_or_else(|| {
-            all.push((name.to_owned(), 0));
-            all.len() - 1
-        });
+    let place = all.iter().position(|(other, _)| other == name).unwrap_or_else(|| {
+        all.push((name.to_owned(), 0));
+        all.len() - 1
+    });
     place as u32 + 1
 }
 

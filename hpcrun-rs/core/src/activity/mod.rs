@@ -66,10 +66,7 @@ pub fn charge(slot: &Slot, now: u64, stands_for: u64) -> Charge {
     if idleness < 0.0 {
         node::correct(idleness as i64);
     }
-    Charge {
-        idleness: idleness.max(0.0),
-        ..charge
-    }
+    Charge { idleness: idleness.max(0.0), ..charge }
 }
 
 /// A sample at `now` found the thread in a spinning wait.

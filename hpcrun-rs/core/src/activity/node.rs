@@ -171,9 +171,7 @@ impl Slot {
         if old_word.state() != old {
             return;
         }
-        let moved = self
-            .state
-            .compare_exchange(old_word.0, new.0, Relaxed, Relaxed);
+        let moved = self.state.compare_exchange(old_word.0, new.0, Relaxed, Relaxed);
         if moved.is_ok() {
             let change = new.contribution() - old_word.contribution();
             node().working.fetch_add(change, Relaxed);
@@ -347,14 +345,7 @@ pub fn attach(path: &CStr) -> bool {
             return false;
         }
         let protection = libc::PROT_READ | libc::PROT_WRITE;
-        let base = libc::mmap(
-            ptr::null_mut(),
-            length,
-            protection,
-            libc::MAP_SHARED,
-            file,
-            0,
-        );
+        let base = libc::mmap(ptr::null_mut(), length, protection, libc::MAP_SHARED, file, 0);
         system::close(file);
         base
     };
@@ -364,10 +355,7 @@ pub fn attach(path: &CStr) -> bool {
     HOT.shared.store(base.cast(), Release);
     node().processes.fetch_add(1, Relaxed);
     let me = std::process::id();
-    used()
-        .iter()
-        .filter(|slot| slot.owner().0 == me)
-        .for_each(Slot::release);
+    used().iter().filter(|slot| slot.owner().0 == me).for_each(Slot::release);
     true
 }
 
@@ -375,11 +363,7 @@ pub fn attach(path: &CStr) -> bool {
 /// taken.
 pub fn acquire(thread: u32, now: u64) -> Option<&'static Slot> {
     let owner = u64::from(std::process::id()) << 32 | u64::from(thread);
-    let taken = |slot: &&Slot| {
-        slot.owner
-            .compare_exchange(0, owner, AcqRel, Relaxed)
-            .is_ok()
-    };
+    let taken = |slot: &&Slot| slot.owner.compare_exchange(0, owner, AcqRel, Relaxed).is_ok();
     let slots = slots();
     let slot = slots.iter().find(taken).or_else(|| {
         take_back();

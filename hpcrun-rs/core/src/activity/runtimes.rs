@@ -41,12 +41,8 @@ pub fn register_runtime(table: &'static RuntimeTable) -> Result<(), Refusal> {
         return Ok(());
     }
     for slot in &RUNTIMES {
-        let free = slot.compare_exchange(
-            ptr::null_mut(),
-            address,
-            Ordering::AcqRel,
-            Ordering::Relaxed,
-        );
+        let free =
+            slot.compare_exchange(ptr::null_mut(), address, Ordering::AcqRel, Ordering::Relaxed);
         if free.is_ok() {
             if COUNT.fetch_add(1, Ordering::AcqRel) == 0 {
                 take_slot();
@@ -76,8 +72,7 @@ pub fn runtime(index: usize) -> Option<&'static RuntimeTable> {
 fn take_slot() {
     let slot = node::acquire(0, 0).unwrap_or(&UNLISTED);
     slot.move_to(State::Runtimes, 0);
-    HOT.runtimes
-        .store(ptr::from_ref(slot).cast_mut(), Ordering::Release);
+    HOT.runtimes.store(ptr::from_ref(slot).cast_mut(), Ordering::Release);
 }
 
 /// Working workers that the node's table does not include: a process that is alone does not publish its
@@ -136,11 +131,7 @@ pub fn discount(workers: i32) {
 /// Frees the slot, because the process ends.
 pub(super) fn end() {
     // SAFETY: as in `publish`.
-    if let Some(slot) = unsafe {
-        HOT.runtimes
-            .swap(ptr::null_mut(), Ordering::AcqRel)
-            .as_ref()
-    } {
+    if let Some(slot) = unsafe { HOT.runtimes.swap(ptr::null_mut(), Ordering::AcqRel).as_ref() } {
         slot.release();
     }
 }

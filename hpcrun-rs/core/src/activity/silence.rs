@@ -30,8 +30,7 @@ static ESTIMATED: AtomicU64 = AtomicU64::new(0);
 pub fn set_distance(period: u64, tick: u64) {
     let distance = period.max(tick);
     HOT.distance.store(distance, Relaxed);
-    HOT.longest
-        .store(distance + distance * 3 / 4 + tick, Relaxed);
+    HOT.longest.store(distance + distance * 3 / 4 + tick, Relaxed);
 }
 
 /// Looks at some slots, at a sample at `now` of the working thread with slot `me`.

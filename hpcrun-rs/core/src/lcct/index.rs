@@ -31,19 +31,12 @@ pub(super) struct Vacant(usize);
 impl Index {
     /// Maps an empty table.
     pub(super) fn map() -> Option<Index> {
-        Some(Index::of(
-            memory::map_anonymous(FIRST_SLOTS * 8)?,
-            FIRST_SLOTS,
-        ))
+        Some(Index::of(memory::map_anonymous(FIRST_SLOTS * 8)?, FIRST_SLOTS))
     }
 
     /// The table in a zeroed mapping of so many slots.
     fn of(mapping: NonNull<u8>, slots: usize) -> Index {
-        Index {
-            slots: mapping.cast(),
-            mask: slots - 1,
-            used: 0,
-        }
+        Index { slots: mapping.cast(), mask: slots - 1, used: 0 }
     }
 
     #[inline]

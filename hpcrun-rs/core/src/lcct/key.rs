@@ -126,21 +126,9 @@ mod tests {
     #[test]
     fn base_cases_share_with_their_own_class_only() {
         let x = |a| note(a, 1, 5, 5);
-        assert!(sharable(
-            &x(Association::OneToOne),
-            &x(Association::ManyToOne)
-        ));
-        assert!(sharable(
-            &x(Association::OneToZero),
-            &x(Association::ManyToZero)
-        ));
-        assert!(!sharable(
-            &x(Association::OneToOne),
-            &x(Association::OneToMany)
-        ));
-        assert!(!sharable(
-            &x(Association::OneToOne),
-            &x(Association::OneToZero)
-        ));
+        assert!(sharable(&x(Association::OneToOne), &x(Association::ManyToOne)));
+        assert!(sharable(&x(Association::OneToZero), &x(Association::ManyToZero)));
+        assert!(!sharable(&x(Association::OneToOne), &x(Association::OneToMany)));
+        assert!(!sharable(&x(Association::OneToOne), &x(Association::OneToZero)));
     }
 }

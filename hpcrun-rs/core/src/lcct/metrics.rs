@@ -31,11 +31,7 @@ pub struct MetricSet {
 impl MetricSet {
     /// Those that every sample has, for a sampling period in nanoseconds.
     pub fn new(period_ns: u64) -> MetricSet {
-        let mut set = MetricSet {
-            table: [0; MAX_METRICS * METRIC_SIZE],
-            count: 0,
-            floats: 0,
-        };
+        let mut set = MetricSet { table: [0; MAX_METRICS * METRIC_SIZE], count: 0, floats: 0 };
         for metric in &default_metrics(period_ns) {
             set.push(metric);
         }

@@ -29,20 +29,14 @@ struct Slot {
 // it owns its mappings.
 unsafe impl Sync for Slot {}
 
-static SPARE: [Slot; SLOTS] = [const {
-    Slot {
-        state: AtomicU8::new(EMPTY),
-        tree: UnsafeCell::new(MaybeUninit::uninit()),
-    }
-}; SLOTS];
+static SPARE: [Slot; SLOTS] =
+    [const { Slot { state: AtomicU8::new(EMPTY), tree: UnsafeCell::new(MaybeUninit::uninit()) } };
+        SLOTS];
 
 impl Slot {
     fn claim(&self, state: u8) -> bool {
         self.state.load(Relaxed) == state
-            && self
-                .state
-                .compare_exchange(state, TAKEN, Acquire, Relaxed)
-                .is_ok()
+            && self.state.compare_exchange(state, TAKEN, Acquire, Relaxed).is_ok()
     }
 }
 

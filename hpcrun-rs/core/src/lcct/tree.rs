@@ -234,8 +234,7 @@ impl Tree {
         let table = metrics.table();
         // SAFETY: the header has room for a table of this size at METRICS.
         unsafe {
-            self.header_at(header::METRICS)
-                .copy_from_nonoverlapping(table.as_ptr(), table.len());
+            self.header_at(header::METRICS).copy_from_nonoverlapping(table.as_ptr(), table.len());
         }
         compiler_fence(Ordering::Release);
         self.set_u64(header::MAGIC, u64::from_le_bytes(profile::MAGIC));
@@ -284,11 +283,7 @@ impl Tree {
     /// Sets the thread's name, at most 16 bytes.
     pub fn set_name(&mut self, name: &[u8; 16]) {
         // SAFETY: the 16 bytes at NAME are within the header.
-        unsafe {
-            self.header_at(header::NAME)
-                .cast::<[u8; 16]>()
-                .write_unaligned(*name)
-        };
+        unsafe { self.header_at(header::NAME).cast::<[u8; 16]>().write_unaligned(*name) };
     }
 
     /// Counts a loss.
@@ -352,9 +347,7 @@ impl Tree {
             shared = at.node == self.last_root;
             self.last_root = at.node;
         }
-        let mut notes = notes
-            .get(notes.len().saturating_sub(MAX_NOTES - depth)..)
-            .unwrap_or(notes);
+        let mut notes = notes.get(notes.len().saturating_sub(MAX_NOTES - depth)..).unwrap_or(notes);
         while let Some((note, inner)) = notes.split_last() {
             shared = shared && depth < known;
             if !shared {
@@ -385,11 +378,7 @@ impl Tree {
             *kept = hash;
             self.index.prefetch(hash);
         }
-        let sought = if self.index.is_empty() {
-            0
-        } else {
-            notes.len()
-        };
+        let sought = if self.index.is_empty() { 0 } else { notes.len() };
         for hash in hashes.iter().take(sought) {
             if let Some(node) = self.index.likely(*hash) {
                 prefetch(self.record(node).cast());
@@ -436,11 +425,7 @@ impl Tree {
             }
             PathRoot::Partial(cause) => (RecordKind::Partial, cause as u64, 0),
         };
-        let note = Note {
-            ip: CodeAddress(ip),
-            lip: CodeAddress(lip),
-            meta: meta(kind, 0, 0),
-        };
+        let note = Note { ip: CodeAddress(ip), lip: CodeAddress(lip), meta: meta(kind, 0, 0) };
         let hash = key::hash(0, &note);
         let node = self.child(0, hash, &note)?;
         Ok(Level { node, hash })
@@ -588,9 +573,5 @@ impl Tree {
 
 #[inline]
 fn as_note(r: &NodeRecord) -> Note {
-    Note {
-        ip: CodeAddress(r.ip),
-        lip: CodeAddress(r.lip),
-        meta: r.meta,
-    }
+    Note { ip: CodeAddress(r.ip), lip: CodeAddress(r.lip), meta: r.meta }
 }

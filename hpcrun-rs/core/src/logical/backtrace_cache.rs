@@ -131,12 +131,7 @@ impl BacktraceCache {
             }
         }
         // If there is no room for the frame, later unwinds cannot hit it.
-        self.fresh.push(Frame {
-            position,
-            context,
-            words: words as u32,
-            notes: notes as u32,
-        });
+        self.fresh.push(Frame { position, context, words: words as u32, notes: notes as u32 });
         None
     }
 
@@ -185,9 +180,7 @@ impl BacktraceCache {
 
     /// Replaces the cached frames and words inside the hit frame by those of the current unwind.
     fn keep(&mut self, words: &[Word], notes: usize) -> bool {
-        let hit = self
-            .hit
-            .and_then(|i| self.frames.as_slice().get(i as usize));
+        let hit = self.hit.and_then(|i| self.frames.as_slice().get(i as usize));
         let (outer_words, outer_notes) = hit.map_or((0, 0), |f| (f.words, f.notes));
         self.frames.truncate(self.hit.map_or(0, |i| i as usize + 1));
         self.words.truncate(outer_words as usize);

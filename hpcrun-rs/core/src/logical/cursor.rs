@@ -87,8 +87,7 @@ impl<'a> LogicalCursor<'a> {
 
     /// The root of the path. Valid after step-bichord has returned `None`.
     pub fn root(&self) -> PathRoot {
-        self.end
-            .unwrap_or(PathRoot::Partial(LossCause::UnknownThreadRoot))
+        self.end.unwrap_or(PathRoot::Partial(LossCause::UnknownThreadRoot))
     }
 
     /// The state of the physical unwind; see [`Cursor::position`].
@@ -283,9 +282,7 @@ impl<'a> LogicalCursor<'a> {
         let physical = &mut self.physical;
         let found = spawner::of_task(task, |address| physical.peek(address));
         let found = found.ok_or(unreadable)?;
-        let Spawner {
-            site, sp, fp, ip, ..
-        } = found;
+        let Spawner { site, sp, fp, ip, .. } = found;
         for (i, word) in [site, sp, fp].into_iter().enumerate() {
             let address = task + 8 * i as u64;
             self.physical.note(address, word, found.is_in_stack);
@@ -295,10 +292,7 @@ impl<'a> LogicalCursor<'a> {
         }
         Err(match sp {
             0 => PathRoot::Partial(LossCause::UnknownSpawner),
-            handle => PathRoot::Anchor {
-                thread: (handle >> 32) as u32,
-                node: handle as u32,
-            },
+            handle => PathRoot::Anchor { thread: (handle >> 32) as u32, node: handle as u32 },
         })
     }
 }

@@ -117,11 +117,7 @@ impl PathBuffer {
     #[inline]
     pub(super) fn push_native(&mut self, code: CodeAddress) -> bool {
         let meta = const { meta(RecordKind::Note, Association::OneToOne as u8, 1) };
-        self.notes.push(Note {
-            ip: code,
-            lip: code,
-            meta,
-        })
+        self.notes.push(Note { ip: code, lip: code, meta })
     }
 
     /// Forms the notes of the open bichord from its chords; false when the path is full. Note `j` of the

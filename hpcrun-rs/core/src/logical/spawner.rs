@@ -64,13 +64,7 @@ pub(super) fn of_task(task: u64, mut peek: impl FnMut(u64) -> Option<u64>) -> Op
         }
         ip
     };
-    Some(Spawner {
-        site,
-        sp,
-        fp,
-        ip,
-        is_in_stack,
-    })
+    Some(Spawner { site, sp, fp, ip, is_in_stack })
 }
 
 #[inline]
@@ -99,11 +93,7 @@ mod tests {
     #[test]
     fn a_task_header_names_its_spawner() {
         let site = Box::new(SpawnSite { ip: 77, entry: 1 });
-        let task = Box::new(TaskHeader {
-            site: &*site,
-            sp: 5,
-            fp: 6,
-        });
+        let task = Box::new(TaskHeader { site: &*site, sp: 5, fp: 6 });
         let address = std::ptr::from_ref(&*task) as u64;
         let expected = Spawner {
             site: std::ptr::from_ref(&*site) as u64,

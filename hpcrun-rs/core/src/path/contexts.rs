@@ -33,10 +33,7 @@ struct Context {
 
 impl Context {
     fn empty() -> Context {
-        Context {
-            functions: Arc::from([]),
-            path: 0,
-        }
+        Context { functions: Arc::from([]), path: 0 }
     }
 }
 
@@ -118,9 +115,7 @@ impl ThreadSamples {
             at = found.parent;
         }
         for (at, lip) in inner.into_iter().rev() {
-            let is_note = self
-                .record(at)
-                .is_some_and(|r| r.kind == RecordKind::Note as u32);
+            let is_note = self.record(at).is_some_and(|r| r.kind == RecordKind::Note as u32);
             if is_note {
                 context.functions = with(&context.functions, &known.functions(CodeAddress(lip)));
                 context.path =

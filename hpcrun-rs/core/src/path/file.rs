@@ -106,17 +106,11 @@ fn resolve(path: &Path, snapshot: Option<&Snapshot>, Site(site): Site) -> format
     }
     if site & SITE_SOURCE != 0 {
         let place = path.tracker.place(Site(site));
-        return format::Site::Source {
-            file: place.file,
-            line: place.line,
-        };
+        return format::Site::Source { file: place.file, line: place.line };
     }
     if site & SITE_CONTEXT != 0 {
         let (thread, record) = ((site & !SITE_CONTEXT) >> 32, site as u32);
-        return format::Site::Context {
-            profile: thread as u32,
-            record,
-        };
+        return format::Site::Context { profile: thread as u32, record };
     }
     if site & SITE_REMOTE != 0 {
         return format::Site::Remote {

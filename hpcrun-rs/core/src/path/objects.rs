@@ -160,14 +160,9 @@ impl Object {
 
 impl Objects {
     pub(super) fn new() -> Objects {
-        let list = |_| List {
-            locked: AtomicBool::new(false),
-            objects: UnsafeCell::new(Vec::new()),
-        };
-        Objects {
-            lists: (0..1 << LIST_BITS).map(list).collect(),
-            count: AtomicUsize::new(0),
-        }
+        let list =
+            |_| List { locked: AtomicBool::new(false), objects: UnsafeCell::new(Vec::new()) };
+        Objects { lists: (0..1 << LIST_BITS).map(list).collect(), count: AtomicUsize::new(0) }
     }
 
     /// Calls `act` with the object at an address. `None`: there is no room for it.

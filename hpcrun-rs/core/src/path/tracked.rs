@@ -71,10 +71,7 @@ impl Tracked {
         let copy = self.thread.share(&ended);
         self.thread.finish(copy);
         self.leave_at(name, ended, |thread, object, ended| {
-            object
-                .ends(|old| thread.discard(old))
-                .strands
-                .push_back(ended);
+            object.ends(|old| thread.discard(old)).strands.push_back(ended);
             None
         });
     }
@@ -168,9 +165,8 @@ impl Tracked {
     /// [`Self::end_condition`].
     pub fn begin_condition(&mut self, condition: usize, mutex: usize, at: Site) -> u64 {
         self.release(mutex, at);
-        let signals = self.at(condition, |thread, object| {
-            object.condition(|old| thread.discard(old)).signals
-        });
+        let signals = self
+            .at(condition, |thread, object| object.condition(|old| thread.discard(old)).signals);
         signals.unwrap_or(0)
     }
 
@@ -185,21 +181,14 @@ impl Tracked {
         at: Site,
     ) {
         self.end_wait();
-        let edge = if signalled {
-            Edge::Condition
-        } else {
-            Edge::Lock
-        };
+        let edge = if signalled { Edge::Condition } else { Edge::Lock };
         let has_edge = self.acquire(mutex, false, edge, at);
         if !signalled {
             return;
         }
         let signal = self.at(condition, |thread, object| {
             let condition = object.condition(|old| thread.discard(old));
-            let last = condition
-                .last
-                .as_ref()
-                .filter(|_| condition.signals == before + 1);
+            let last = condition.last.as_ref().filter(|_| condition.signals == before + 1);
             last.map(|last| thread.share(last))
         });
         match signal.flatten() {
@@ -268,12 +257,7 @@ impl Tracked {
             let strand = copy.take()?;
             let number = queue.next;
             queue.next += 1;
-            queue.sent.push_back(Sent {
-                number,
-                strand,
-                receivers,
-                received: 0,
-            });
+            queue.sent.push_back(Sent { number, strand, receivers, received: 0 });
             Some(number)
         });
         if let Some(copy) = copy {
@@ -346,13 +330,7 @@ impl Tracked {
 
     /// The object is destroyed, or a new one begins at its address.
     pub fn forget(&mut self, object: usize) {
-        for strand in self
-            .path
-            .objects
-            .take(object)
-            .into_iter()
-            .flat_map(Object::strands)
-        {
+        for strand in self.path.objects.take(object).into_iter().flat_map(Object::strands) {
             self.thread.discard(strand);
         }
     }

@@ -83,10 +83,7 @@ mod tests {
 
     #[test]
     fn samples_are_kept_while_open_and_taken_once() {
-        let charge = Charge {
-            idleness: 0.5e6,
-            oversubscribed: 0.25e6,
-        };
+        let charge = Charge { idleness: 0.5e6, oversubscribed: 0.25e6 };
         let deferred = Deferred::new();
         assert!(!deferred.is_open());
         deferred.open();

@@ -38,11 +38,8 @@ pub(crate) struct Values {
 
 impl Values {
     /// Of no sample.
-    pub(crate) const NONE: Values = Values {
-        words: [[0; VALUES_PER_RECORD]; MAX_GROUPS],
-        oversubscribed: 0.0,
-        last_ns: 0,
-    };
+    pub(crate) const NONE: Values =
+        Values { words: [[0; VALUES_PER_RECORD]; MAX_GROUPS], oversubscribed: 0.0, last_ns: 0 };
 
     /// Number of samples.
     #[inline]

@@ -21,10 +21,8 @@ pub struct ProgramAction {
 }
 
 /// The action of this process.
-pub static PROGRAM_ACTION: ProgramAction = ProgramAction {
-    handler: AtomicUsize::new(libc::SIG_DFL),
-    flags: AtomicU64::new(0),
-};
+pub static PROGRAM_ACTION: ProgramAction =
+    ProgramAction { handler: AtomicUsize::new(libc::SIG_DFL), flags: AtomicU64::new(0) };
 
 impl ProgramAction {
     /// Stores a new action, and returns the previous one: (handler, flags).
@@ -94,11 +92,7 @@ unsafe extern "C" fn handle(signal: i32, info: *mut libc::siginfo_t, context: *m
     if image::has_empty_handler() {
         return;
     }
-    let start = if latency::enabled() {
-        latency::now()
-    } else {
-        0
-    };
+    let start = if latency::enabled() { latency::now() } else { 0 };
     let Some(thread) = sampled(siginfo) else {
         if crate::timer::may_be_sample(siginfo) {
             threads::WITHOUT_STATE.fetch_add(1, Ordering::Relaxed);
@@ -139,9 +133,7 @@ unsafe extern "C" fn handle(signal: i32, info: *mut libc::siginfo_t, context: *m
 #[cold]
 fn start_again(thread: &ThreadState) {
     if let Some(image) = image::current().filter(|_| image::is_running()) {
-        let armed = thread
-            .source
-            .arm(&image.config, image.kind, thread.tid(), cookie(thread));
+        let armed = thread.source.arm(&image.config, image.kind, thread.tid(), cookie(thread));
         if armed.is_err() {
             thread.count_loss(LossCause::NoThreadState);
         }

@@ -16,11 +16,7 @@ pub(super) struct CpuClock {
 
 impl CpuClock {
     pub(super) const fn new() -> CpuClock {
-        CpuClock {
-            id: AtomicU32::new(0),
-            start: AtomicU64::new(0),
-            last: AtomicU64::new(0),
-        }
+        CpuClock { id: AtomicU32::new(0), start: AtomicU64::new(0), last: AtomicU64::new(0) }
     }
 
     /// Starts with the clock of the thread with this kernel id.
@@ -47,10 +43,7 @@ impl CpuClock {
     /// CPU time of the thread, nanoseconds.
     pub(super) fn read(&self) -> u64 {
         let clock = self.id.load(Relaxed) as libc::clockid_t;
-        let mut t = libc::timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        };
+        let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
         // SAFETY: `t` is a local that outlives the call; the kernel reports an invalid clock id as an error.
         if clock == 0 || unsafe { libc::clock_gettime(clock, &mut t) } != 0 {
             return 0;

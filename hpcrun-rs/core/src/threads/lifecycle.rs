@@ -45,9 +45,7 @@ impl Lifecycle {
     /// Makes one transition of the table; false if the state is not in `from`.
     pub(super) fn advance(&self, from: Phase, to: Phase) -> bool {
         let (from, to) = (from as u8, to as u8);
-        self.0
-            .compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire)
-            .is_ok()
+        self.0.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
     /// Sets phase `Free`, in a forked child.

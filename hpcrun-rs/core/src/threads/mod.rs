@@ -232,8 +232,7 @@ impl ThreadState {
         busy: &Busy<'_>,
         registers: Registers,
     ) -> Result<Option<u32>, LossCause> {
-        self.recorder(busy)
-            .insert_path(registers, || self.identity())
+        self.recorder(busy).insert_path(registers, || self.identity())
     }
 
     /// Adds a sample to a node. Async-signal-safe; the caller holds [`Busy`].
@@ -250,8 +249,7 @@ impl ThreadState {
         values.add(periods, charge, now);
         let recorder = self.recorder(busy);
         recorder.add_samples(node, &values)?;
-        self.path
-            .sample(recorder.profile(), node, periods * image::period_ns());
+        self.path.sample(recorder.profile(), node, periods * image::period_ns());
         Ok(())
     }
 

@@ -23,10 +23,7 @@ impl SignalStack {
         let guard = memory::map_anonymous(SIGNAL_STACK + PAGE)?.as_ptr() as usize;
         // SAFETY: the mapping is fresh and ours; its lowest page becomes a guard.
         unsafe { libc::mprotect(guard as *mut libc::c_void, PAGE, libc::PROT_NONE) };
-        Some(SignalStack {
-            base: guard + PAGE,
-            program: Cell::new(None),
-        })
+        Some(SignalStack { base: guard + PAGE, program: Cell::new(None) })
     }
 
     /// Installs the stack in the calling thread, unless the program has already installed one that is large

@@ -31,9 +31,7 @@ impl ThreadState {
             if tracked.thread.is_idle() {
                 return None;
             }
-            let site = tracked
-                .thread
-                .place(Site(address), false, || self.context(None));
+            let site = tracked.thread.place(Site(address), false, || self.context(None));
             let result = act(tracked, site);
             tracked.thread.seal();
             Some(result)
@@ -44,10 +42,7 @@ impl ThreadState {
     /// activity, and a yield there is no idleness. The site is for [`Self::leave_call`]; [`CALL_NESTED`]:
     /// the thread is in such a call already. The strand is there if it `sends`.
     pub fn enter_call(&self, address: u64, sends: bool) -> Entered {
-        let without = |site| Entered {
-            site,
-            strand: ptr::null(),
-        };
+        let without = |site| Entered { site, strand: ptr::null() };
         if self.in_call.replace(true) {
             return without(CALL_NESTED);
         }
@@ -58,10 +53,7 @@ impl ThreadState {
             tracked.thread.pause();
             let site = at.0.max(CALL_UNTRACKED + 1);
             match sends {
-                true => Entered {
-                    site,
-                    strand: tracked.export(at),
-                },
+                true => Entered { site, strand: tracked.export(at) },
                 false => without(site),
             }
         });
@@ -99,12 +91,9 @@ impl ThreadState {
         let table = activity::runtimes().map(|(_, t)| t).find(has_site)?;
         // The walk begins in a boundary's frame that has the task in its slot.
         let slot = task.expose_provenance();
-        let sp = (&raw const slot)
-            .expose_provenance()
-            .wrapping_sub(table.task_slot);
+        let sp = (&raw const slot).expose_provenance().wrapping_sub(table.task_slot);
         let boundary = table.boundary_return.wrapping_sub(1);
-        self.capture(Registers::new(boundary as u64, sp as u64, 0))
-            .map(site_of)
+        self.capture(Registers::new(boundary as u64, sp as u64, 0)).map(site_of)
     }
 
     /// The thread begins with this start routine. `spawned` is its spawner's strand, `creation` its creation
@@ -112,8 +101,7 @@ impl ThreadState {
     pub fn begin_path(&self, spawned: Option<Strand>, creation: (u32, u32), routine: u64) {
         if path::is_active() {
             let at = site_of(creation);
-            self.path
-                .with(|tracked| tracked.begin(spawned, name(), at, Site(routine)));
+            self.path.with(|tracked| tracked.begin(spawned, name(), at, Site(routine)));
         }
     }
 

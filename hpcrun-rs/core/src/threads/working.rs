@@ -53,19 +53,11 @@ const YIELDS_OF_A_LOOP: u32 = 4;
 
 impl Yields {
     const fn new() -> Yields {
-        Yields {
-            last: Cell::new(0),
-            in_a_row: Cell::new(0),
-            in_spin: Cell::new(false),
-        }
+        Yields { last: Cell::new(0), in_a_row: Cell::new(0), in_spin: Cell::new(false) }
     }
 
     fn begin(&self) {
-        let in_a_row = if self.is_recent() {
-            self.in_a_row.get()
-        } else {
-            0
-        };
+        let in_a_row = if self.is_recent() { self.in_a_row.get() } else { 0 };
         self.in_a_row.set(in_a_row.saturating_add(1));
     }
 

@@ -66,8 +66,7 @@ impl InterpolatedClock {
         self.distance.store(0, Relaxed);
         self.interpolated.store(0, Relaxed);
         self.real.store(0, Relaxed);
-        self.read_real
-            .store(time_of(libc::CLOCK_MONOTONIC), Relaxed);
+        self.read_real.store(time_of(libc::CLOCK_MONOTONIC), Relaxed);
         self.read_counter.store(counter(), Relaxed);
         self.speed.store(0, Relaxed);
     }
@@ -144,15 +143,10 @@ impl InterpolatedClock {
 /// The time of a clock, nanoseconds.
 #[inline]
 pub(super) fn time_of(clock: libc::clockid_t) -> u64 {
-    let mut t = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
+    let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the kernel writes `t`, a local that outlives the call. The clocks used here always exist.
     unsafe { libc::clock_gettime(clock, &mut t) };
-    (t.tv_sec as u64)
-        .wrapping_mul(1_000_000_000)
-        .wrapping_add(t.tv_nsec as u64)
+    (t.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(t.tv_nsec as u64)
 }
 
 #[cfg(test)]
@@ -216,10 +210,7 @@ mod tests {
         assert_eq!(machine.sample(&interpolated, MS, MS), MS as i64);
         assert_eq!(machine.sample(&interpolated, 2 * MS, MS), MS as i64);
         // Late in CPU time as well: a long system call.
-        assert_eq!(
-            machine.sample(&interpolated, 50 * MS, 50 * MS),
-            50 * MS as i64
-        );
+        assert_eq!(machine.sample(&interpolated, 50 * MS, 50 * MS), 50 * MS as i64);
         assert_eq!(machine.reads.get(), 3);
         let since = machine.sample(&interpolated, MS, MS);
         assert!(since.abs_diff(MS as i64) < 10, "{since}");
@@ -234,9 +225,7 @@ mod tests {
             let mut sum = 0;
             for turn in 0..161 {
                 if turn % jumps == 0 {
-                    machine
-                        .jumped
-                        .set(machine.jumped.get() ^ (turn << 40 | 0x1_0000_0000));
+                    machine.jumped.set(machine.jumped.get() ^ (turn << 40 | 0x1_0000_0000));
                 }
                 sum += machine.sample(&interpolated, MS, MS);
             }

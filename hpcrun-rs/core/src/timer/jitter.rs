@@ -78,8 +78,7 @@ impl Jitter {
     /// Starts the calling thread's samples. `seed` selects the random sequence. Returns the first distance.
     pub(super) fn begin(&self, pace: Pace, seed: u64) -> u64 {
         self.tick.store(pace.tick, Relaxed);
-        self.samples_a_draw
-            .store(pace.samples_a_draw.max(1), Relaxed);
+        self.samples_a_draw.store(pace.samples_a_draw.max(1), Relaxed);
         self.random.store(seed, Relaxed);
         self.carried.store(0, Relaxed);
         self.samples.store(0, Relaxed);
@@ -148,20 +147,14 @@ impl Jitter {
         let time = since.wrapping_add(self.carried.load(Relaxed));
         let rounded = time.saturating_add(scale(period, self.fraction()) as i64);
         let periods = (rounded.max(0) as u64).checked_div(period).unwrap_or(1);
-        self.carried.store(
-            time.wrapping_sub(periods.wrapping_mul(period) as i64),
-            Relaxed,
-        );
+        self.carried.store(time.wrapping_sub(periods.wrapping_mul(period) as i64), Relaxed);
         periods
     }
 
     /// The next random fraction of [`FRACTION_BITS`] bits (splitmix64).
     #[inline]
     fn fraction(&self) -> u64 {
-        let state = self
-            .random
-            .load(Relaxed)
-            .wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let state = self.random.load(Relaxed).wrapping_add(0x9e37_79b9_7f4a_7c15);
         self.random.store(state, Relaxed);
         let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -180,19 +173,11 @@ mod tests {
     use super::*;
 
     const MS: u64 = 1_000_000;
-    const FINE: Pace = Pace {
-        period: MS,
-        tick: 0,
-        samples_a_draw: 16,
-    };
+    const FINE: Pace = Pace { period: MS, tick: 0, samples_a_draw: 16 };
 
     /// A timer in ticks of 4 ms with this rate.
     fn ticking(rate: u64) -> Pace {
-        Pace {
-            period: 1_000 * MS / rate,
-            tick: 4 * MS,
-            samples_a_draw: 1,
-        }
+        Pace { period: 1_000 * MS / rate, tick: 4 * MS, samples_a_draw: 1 }
     }
 
     /// The samples of a thread that runs all the time: time and weight of each.
@@ -301,9 +286,8 @@ mod tests {
     #[test]
     fn short_lives_have_their_share_of_samples() {
         let jitter = Jitter::new();
-        let sampled = (0..10_000)
-            .filter(|seed| jitter.begin(FINE, seed * 0x1_0001) < MS / 10)
-            .count();
+        let sampled =
+            (0..10_000).filter(|seed| jitter.begin(FINE, seed * 0x1_0001) < MS / 10).count();
         // Five standard errors of 30.
         assert!((850..1150).contains(&sampled), "{sampled}");
         let first = |seed: &u64| jitter.begin(ticking(200), seed * 0x1_0001) < 4 * MS;

@@ -51,17 +51,13 @@ fn find_fde(
     address: u64,
 ) -> Option<(EhFrame<Bytes>, BaseAddresses, FrameDescriptionEntry<Bytes>)> {
     let bases = bases(sections);
-    let header = EhFrameHdr::new(sections.hdr, LittleEndian)
-        .parse(&bases, 8)
-        .ok()?;
+    let header = EhFrameHdr::new(sections.hdr, LittleEndian).parse(&bases, 8).ok()?;
     let table = header.table()?;
     let mut eh_frame = EhFrame::new(sections.eh_frame, LittleEndian);
     eh_frame.set_address_size(8);
     let pointer = table.lookup(address, &bases).ok()?;
     let offset = table.pointer_to_offset(pointer).ok()?;
-    let fde = eh_frame
-        .fde_from_offset(&bases, offset, EhFrame::cie_from_offset)
-        .ok()?;
+    let fde = eh_frame.fde_from_offset(&bases, offset, EhFrame::cie_from_offset).ok()?;
     fde.contains(address).then_some((eh_frame, bases, fde))
 }
 
@@ -118,15 +114,8 @@ pub(super) fn step(
     let (eh_frame, bases, fde) =
         find_fde(sections, address).ok_or(End::Broken(LossCause::NoUnwindInfo))?;
     let encoding = fde.cie().encoding();
-    let row = fde
-        .unwind_info_for_address(&eh_frame, &bases, context, address)
-        .map_err(|_| bad)?;
-    let mut eval = Evaluator {
-        eh_frame: &eh_frame,
-        encoding,
-        registers,
-        stack,
-    };
+    let row = fde.unwind_info_for_address(&eh_frame, &bases, context, address).map_err(|_| bad)?;
+    let mut eval = Evaluator { eh_frame: &eh_frame, encoding, registers, stack };
     let cfa = match row.cfa() {
         CfaRule::RegisterAndOffset { register, offset } => {
             let base = eval.registers.get(register.0).ok_or(bad)?;
@@ -197,9 +186,7 @@ impl Evaluator<'_, '_> {
                     let value = self.registers.get(register.0)?;
                     eval.resume_with_register(Value::Generic(value)).ok()?
                 }
-                EvaluationResult::RequiresMemory {
-                    address, size: 8, ..
-                } => {
+                EvaluationResult::RequiresMemory { address, size: 8, .. } => {
                     let value = self.stack.read(address)?;
                     eval.resume_with_memory(Value::Generic(value)).ok()?
                 }

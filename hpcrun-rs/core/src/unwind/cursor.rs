@@ -53,9 +53,7 @@ pub struct Cursor<'a> {
 
 impl std::fmt::Debug for Cursor<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Cursor")
-            .field("frame", &self.frame)
-            .finish_non_exhaustive()
+        f.debug_struct("Cursor").field("frame", &self.frame).finish_non_exhaustive()
     }
 }
 
@@ -76,12 +74,7 @@ impl<'a> Cursor<'a> {
             snapshot,
             stack: StackReader::new(bounds, &mut unwind.scratch),
             registers: Pointers::of(&registers),
-            frame: Frame {
-                lookup: 0,
-                code: CodeAddress::NONE,
-                owner: 0,
-                method: Method::None,
-            },
+            frame: Frame { lookup: 0, code: CodeAddress::NONE, owner: 0, method: Method::None },
             exact: true,
         }
     }
@@ -164,12 +157,8 @@ impl<'a> Cursor<'a> {
         let lookup = if self.exact { ip } else { ip.wrapping_sub(1) };
         if loadmap::is_stable() {
             if let Some(rule) = self.rules.get(lookup, self.snapshot.generation()) {
-                self.frame = Frame {
-                    lookup,
-                    code: rule.code,
-                    owner: rule.owner,
-                    method: rule.method,
-                };
+                self.frame =
+                    Frame { lookup, code: rule.code, owner: rule.owner, method: rule.method };
                 return Ok(());
             }
         }
@@ -200,12 +189,7 @@ impl<'a> Cursor<'a> {
                 owner,
             });
         }
-        self.frame = Frame {
-            lookup,
-            code,
-            owner,
-            method,
-        };
+        self.frame = Frame { lookup, code, owner, method };
         Ok(())
     }
 

@@ -117,10 +117,7 @@ impl Native {
         callee: &Callee<'_>,
         stack: &mut StackReader<'_>,
     ) -> Result<Pointers, End> {
-        let mut code = ModuleCode {
-            snapshot: callee.snapshot,
-            cfi: &mut self.cfi,
-        };
+        let mut code = ModuleCode { snapshot: callee.snapshot, cfi: &mut self.cfi };
         let registers = self.full.unwrap_or_else(|| callee.registers.alone());
         let caller = instructions::caller(registers, callee.is_exact, &mut code, stack)
             .ok_or(End::Broken(LossCause::NoUnwindInfo))?;

@@ -40,11 +40,7 @@ impl Pointers {
     }
 
     pub(super) fn from_framehop(ip: u64, registers: &UnwindRegsX86_64) -> Pointers {
-        Pointers {
-            ip,
-            sp: registers.sp(),
-            fp: registers.bp(),
-        }
+        Pointers { ip, sp: registers.sp(), fp: registers.bp() }
     }
 
     /// A register file with only these known.
@@ -82,10 +78,7 @@ impl Registers {
 
     /// A register file with only the three registers that most frames need.
     pub fn new(ip: u64, sp: u64, fp: u64) -> Registers {
-        let mut r = Registers {
-            values: [0; 17],
-            known: 0,
-        };
+        let mut r = Registers { values: [0; 17], known: 0 };
         r.set(number::RA, ip);
         r.set(number::RSP, sp);
         r.set(number::RBP, fp);
@@ -117,10 +110,7 @@ impl Registers {
         for (value, index) in values.iter_mut().zip(ORDER) {
             *value = context.uc_mcontext.gregs[index as usize] as u64;
         }
-        Registers {
-            values,
-            known: (1 << 17) - 1,
-        }
+        Registers { values, known: (1 << 17) - 1 }
     }
 
     /// The value of a register, if known.

@@ -44,12 +44,7 @@ impl Registers {
     /// Registers from a signal handler's context.
     pub fn from_context(context: &libc::ucontext_t) -> Registers {
         let machine = &context.uc_mcontext;
-        Registers {
-            ip: machine.pc,
-            sp: machine.sp,
-            fp: machine.regs[29],
-            lr: machine.regs[30],
-        }
+        Registers { ip: machine.pc, sp: machine.sp, fp: machine.regs[29], lr: machine.regs[30] }
     }
 
     /// Instruction pointer.
@@ -73,11 +68,6 @@ impl Registers {
     }
 
     pub(super) fn from_framehop(ip: u64, registers: &UnwindRegsAarch64) -> Pointers {
-        Registers {
-            ip,
-            sp: registers.sp(),
-            fp: registers.fp(),
-            lr: registers.lr(),
-        }
+        Registers { ip, sp: registers.sp(), fp: registers.fp(), lr: registers.lr() }
     }
 }

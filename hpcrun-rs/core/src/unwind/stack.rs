@@ -34,11 +34,7 @@ pub struct Window {
 impl Window {
     /// An empty window.
     pub const fn new() -> Window {
-        Window {
-            words: [0; WINDOW_WORDS],
-            start: 0,
-            len: 0,
-        }
+        Window { words: [0; WINDOW_WORDS], start: 0, len: 0 }
     }
 
     /// Empties the window, because memory may have changed.
@@ -58,14 +54,8 @@ impl Window {
         // Reads a whole window, or a single word if the window would cross into unmapped pages.
         for words in [WINDOW_WORDS, 1] {
             let len = words * 8;
-            let local = libc::iovec {
-                iov_base: self.words.as_mut_ptr().cast(),
-                iov_len: len,
-            };
-            let remote = libc::iovec {
-                iov_base: address as *mut libc::c_void,
-                iov_len: len,
-            };
+            let local = libc::iovec { iov_base: self.words.as_mut_ptr().cast(), iov_len: len };
+            let remote = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: len };
             // SAFETY: the kernel checks the remote range. It writes at most `len` bytes into `self.words`,
             // which we borrow mutably and which has at least that length.
             let n = unsafe { libc::process_vm_readv(libc::getpid(), &local, 1, &remote, 1, 0) };
@@ -96,10 +86,7 @@ pub struct Scratch {
 impl Scratch {
     /// Reserves the memory. Not async-signal-safe. `None` when the address space is used up.
     pub fn new() -> Option<Scratch> {
-        Some(Scratch {
-            words: ReadLog::new()?,
-            window: Window::new(),
-        })
+        Some(Scratch { words: ReadLog::new()?, window: Window::new() })
     }
 }
 
@@ -201,10 +188,8 @@ struct Directory {
     epoch: AtomicU32,
 }
 
-static DIRECTORY: Directory = Directory {
-    head: AtomicPtr::new(ptr::null_mut()),
-    epoch: AtomicU32::new(0),
-};
+static DIRECTORY: Directory =
+    Directory { head: AtomicPtr::new(ptr::null_mut()), epoch: AtomicU32::new(0) };
 
 /// The epoch of the directory. While it stays the same, each stack that was known still lives, and has the
 /// same root.
@@ -232,9 +217,7 @@ impl StackSlot {
         loop {
             self.next.store(head, Ordering::Relaxed);
             let entered =
-                DIRECTORY
-                    .head
-                    .compare_exchange(head, this, Ordering::AcqRel, Ordering::Acquire);
+                DIRECTORY.head.compare_exchange(head, this, Ordering::AcqRel, Ordering::Acquire);
             match entered {
                 Ok(_) => return,
                 Err(now) => head = now,

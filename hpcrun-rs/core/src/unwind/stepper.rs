@@ -29,11 +29,8 @@ pub enum UnwinderKind {
 
 impl UnwinderKind {
     /// The stepper that is used unless the user selects another.
-    pub const DEFAULT: UnwinderKind = if cfg!(target_arch = "x86_64") {
-        UnwinderKind::Native
-    } else {
-        UnwinderKind::Framehop
-    };
+    pub const DEFAULT: UnwinderKind =
+        if cfg!(target_arch = "x86_64") { UnwinderKind::Native } else { UnwinderKind::Framehop };
 }
 
 /// The stepper of one thread.

@@ -35,11 +35,7 @@ impl UnwindRule {
             None => 0,
             Some(offset) => words(offset.checked_neg()?).filter(|words| *words != 0)?,
         };
-        Some(UnwindRule {
-            cfa: words(cfa)?,
-            saved_fp,
-            from_fp,
-        })
+        Some(UnwindRule { cfa: words(cfa)?, saved_fp, from_fp })
     }
 
     /// Computes the caller's registers.
@@ -74,30 +70,15 @@ mod tests {
     fn a_caller_is_found_from_either_register() {
         let stack: [u64; 6] = [10, 11, 12, 13, 14, 15];
         let low = stack.as_ptr() as u64;
-        let bounds = StackBounds {
-            low,
-            high: low + 48,
-        };
+        let bounds = StackBounds { low, high: low + 48 };
         let mut scratch = Scratch::new().unwrap();
         let mut reader = StackReader::new(bounds, &mut scratch);
-        let callee = Pointers {
-            ip: 1,
-            sp: low,
-            fp: low + 16,
-        };
+        let callee = Pointers { ip: 1, sp: low, fp: low + 16 };
         let from_sp = UnwindRule::new(false, 24, Some(-24)).unwrap();
-        let expected = Pointers {
-            ip: 12,
-            sp: low + 24,
-            fp: 10,
-        };
+        let expected = Pointers { ip: 12, sp: low + 24, fp: 10 };
         assert_eq!(from_sp.caller(callee, &mut reader), Ok(expected));
         let from_fp = UnwindRule::new(true, 32, None).unwrap();
-        let expected = Pointers {
-            ip: 15,
-            sp: low + 48,
-            fp: callee.fp,
-        };
+        let expected = Pointers { ip: 15, sp: low + 48, fp: callee.fp };
         assert_eq!(from_fp.caller(callee, &mut reader), Ok(expected));
         let mut unknown = callee.alone();
         unknown.forget(number::RBP);

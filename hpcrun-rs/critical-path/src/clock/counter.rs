@@ -262,9 +262,7 @@ fn examine() -> Option<&'static Machine> {
     machine.refine();
     // Between 100 MHz and 20 GHz.
     let plausible = (1 << 32) / 20..=(1 << 32) * 10;
-    plausible
-        .contains(&machine.rate.load(Ordering::Relaxed))
-        .then_some(machine)
+    plausible.contains(&machine.rate.load(Ordering::Relaxed)).then_some(machine)
 }
 
 impl Machine {

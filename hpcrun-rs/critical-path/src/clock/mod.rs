@@ -83,10 +83,7 @@ impl Default for ThreadClock {
 impl Clock for ThreadClock {
     #[inline]
     fn now(&mut self) -> u64 {
-        let now = self
-            .counter
-            .as_mut()
-            .map_or_else(thread_time, Counter::read);
+        let now = self.counter.as_mut().map_or_else(thread_time, Counter::read);
         self.last = self.last.max(now);
         self.last
     }
@@ -102,10 +99,7 @@ impl Clock for ThreadClock {
 
 /// CPU time of the calling thread in nanoseconds. Async-signal-safe.
 fn thread_time() -> u64 {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: a valid place for the result, which the call fills. It cannot fail for this clock, and if it
     // did the time would be 0, which advances no clock.
     unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };

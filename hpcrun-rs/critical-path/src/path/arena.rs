@@ -94,9 +94,7 @@ impl Nodes {
         let start = words.cast::<u8>();
         Nodes {
             words,
-            first: start
-                .wrapping_add(start.align_offset(align_of::<Node>()))
-                .cast(),
+            first: start.wrapping_add(start.align_offset(align_of::<Node>())).cast(),
             count,
         }
     }
@@ -142,11 +140,7 @@ impl Arena {
         let nodes = nodes.clamp(1, 1 << 30).next_multiple_of(BATCH);
         Arena {
             nodes: Nodes::new(nodes),
-            free: Mutex::new(Free {
-                batches: Vec::new(),
-                singles: Vec::new(),
-                unused: 0,
-            }),
+            free: Mutex::new(Free { batches: Vec::new(), singles: Vec::new(), unused: 0 }),
         }
     }
 
@@ -261,8 +255,7 @@ impl Node {
         self.end.store(segment.end.0, Ordering::Relaxed);
         self.time.store(segment.time, Ordering::Relaxed);
         self.count.store(segment.count, Ordering::Relaxed);
-        self.folded_time
-            .store(content.folded_time, Ordering::Relaxed);
+        self.folded_time.store(content.folded_time, Ordering::Relaxed);
         let folded = u32::try_from(content.folded).unwrap_or(u32::MAX);
         self.folded.store(folded, Ordering::Relaxed);
         let thread = segment.thread.unwrap_or(MANY_THREADS);
@@ -273,10 +266,7 @@ impl Node {
 
 impl Local {
     pub(crate) fn new() -> Self {
-        Local {
-            first: NodeId::NONE.0,
-            count: 0,
-        }
+        Local { first: NodeId::NONE.0, count: 0 }
     }
 
     /// A node with one reference, after `before`, whose reference it takes over. `Err`, with `before`: there
@@ -336,10 +326,7 @@ impl Local {
             return true;
         }
         let mut take = |number: u32| {
-            arena
-                .node(number)
-                .before
-                .store(self.first, Ordering::Relaxed);
+            arena.node(number).before.store(self.first, Ordering::Relaxed);
             self.first = number;
             self.count += 1;
         };
@@ -423,9 +410,7 @@ mod tests {
                     let new = content(step);
                     let (list, model) = &mut lists[chosen];
                     model.push(new);
-                    *list = local
-                        .node(&arena, list.take(), &new)
-                        .expect("there is room");
+                    *list = local.node(&arena, list.take(), &new).expect("there is room");
                 }
                 2 => {
                     let (list, model) = &lists[chosen];
@@ -469,15 +454,11 @@ mod tests {
         let mut local = Local::new();
         let mut list = NodeId::NONE;
         for step in 0..ROOM as u64 {
-            list = local
-                .node(&arena, list, &content(step))
-                .expect("there is room");
+            list = local.node(&arena, list, &content(step)).expect("there is room");
         }
         let list = local.node(&arena, list, &content(0)).expect_err("full");
         local.release(&arena, list);
-        local
-            .node(&arena, NodeId::NONE, &content(0))
-            .expect("there is room again");
+        local.node(&arena, NodeId::NONE, &content(0)).expect("there is room again");
     }
 
     /// Threads exchange shared lists; every node comes back, whoever frees it.

@@ -27,19 +27,12 @@ pub(crate) struct List {
 }
 
 impl List {
-    pub(crate) const EMPTY: List = List {
-        node: NodeId::NONE,
-        folded_time: 0,
-        folded: 0,
-    };
+    pub(crate) const EMPTY: List = List { node: NodeId::NONE, folded_time: 0, folded: 0 };
 
     /// The same list, to be extended or released on its own.
     #[inline]
     pub(crate) fn share(&self, arena: &Arena) -> List {
-        List {
-            node: arena.share(&self.node),
-            ..*self
-        }
+        List { node: arena.share(&self.node), ..*self }
     }
 
     /// Gives the list's memory back.
@@ -287,10 +280,7 @@ fn joined(old: &Content, new: &Content) -> Content {
         segment: Segment {
             time: old.segment.time + new.segment.time,
             count: old.segment.count + new.segment.count,
-            thread: old
-                .segment
-                .thread
-                .filter(|_| old.segment.thread == new.segment.thread),
+            thread: old.segment.thread.filter(|_| old.segment.thread == new.segment.thread),
             ..old.segment
         },
         folded_time: old.folded_time + new.folded_time,
@@ -341,10 +331,7 @@ mod tests {
         assert_eq!(pair.segments(&arena)[1].time, 2 + 4 + 6);
         let four: Vec<u64> = (0..400).map(|i| i % 4).collect();
         let four = list(&arena, &mut local, &four, KEEP);
-        assert_eq!(
-            places(&four, &arena),
-            [(0, 100), (1, 100), (2, 100), (3, 100)]
-        );
+        assert_eq!(places(&four, &arena), [(0, 100), (1, 100), (2, 100), (3, 100)]);
         let nested = list(&arena, &mut local, &[1, 1, 2, 1, 1, 1, 2, 1, 2], KEEP);
         assert_eq!(places(&nested, &arena), [(1, 6), (2, 3)]);
     }
@@ -355,10 +342,7 @@ mod tests {
         let mut local = Local::new();
         let mut list = List::EMPTY;
         for thread in [1, 1, 2] {
-            let segment = Segment {
-                thread: Some(thread),
-                ..segment(5, 1)
-            };
+            let segment = Segment { thread: Some(thread), ..segment(5, 1) };
             list.append(&arena, &mut local, segment, KEEP);
         }
         assert_eq!(list.segments(&arena)[0].thread, None);
@@ -405,10 +389,7 @@ mod tests {
         let segments = list.segments(&arena);
         let last = segments.last().expect("not empty");
         assert_eq!((last.edge, last.count), (Edge::Folded, 6000 - 16));
-        assert_eq!(
-            segments.iter().map(|s| s.time).sum::<u64>(),
-            6000 * 6001 / 2
-        );
+        assert_eq!(segments.iter().map(|s| s.time).sum::<u64>(), 6000 * 6001 / 2);
         list.release(&arena, &mut local);
     }
 

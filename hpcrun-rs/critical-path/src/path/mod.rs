@@ -21,15 +21,7 @@ pub type Segment = hpc_formats::critical_path::Segment<Site>;
 
 /// What stands for the chain, of this length, up to an export of another process.
 pub(crate) fn remote((begin, time): (Site, u64)) -> Segment {
-    Segment {
-        begin,
-        end: Site(0),
-        edge: Edge::Message,
-        rank: None,
-        thread: None,
-        time,
-        count: 1,
-    }
+    Segment { begin, end: Site(0), edge: Edge::Message, rank: None, thread: None, time, count: 1 }
 }
 
 // The numbers of edges are those that programs report.

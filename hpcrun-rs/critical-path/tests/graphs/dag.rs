@@ -31,11 +31,7 @@ impl Dag {
 
     pub(crate) fn work(&self, procedure: Option<usize>) -> u64 {
         let counts = |p: &Option<usize>| procedure.is_none() || *p == procedure;
-        self.nodes
-            .iter()
-            .filter(|(p, _)| counts(p))
-            .map(|(_, time)| time)
-            .sum()
+        self.nodes.iter().filter(|(p, _)| counts(p)).map(|(_, time)| time).sum()
     }
 
     /// The longest path if the procedure `zeroed` takes no time, and edges cost something or not.
@@ -56,11 +52,7 @@ impl Dag {
                 (ends[*node] + if with_costs { *cost } else { 0 }, *node)
             };
             let last = edges.iter().map(arrival).max_by_key(|(end, _)| *end);
-            let own = if procedure.is_some_and(&is_zeroed) {
-                0
-            } else {
-                *time
-            };
+            let own = if procedure.is_some_and(&is_zeroed) { 0 } else { *time };
             let end = last.map_or(0, |(end, _)| end) + own;
             from.push(last.map(|(_, node)| node));
             ends.push(end);
@@ -68,10 +60,7 @@ impl Dag {
         let last = (0..ends.len()).max_by_key(|node| ends[*node]);
         let mut path: Vec<usize> = std::iter::successors(last, |node| from[*node]).collect();
         path.reverse();
-        Longest {
-            length: last.map_or(0, |node| ends[node]),
-            path,
-        }
+        Longest { length: last.map_or(0, |node| ends[node]), path }
     }
 
     /// The times at which nodes of the ideal execution begin and end, in order.
@@ -82,10 +71,7 @@ impl Dag {
             let begin = begin.unwrap_or(0);
             runs.push((begin, begin + time));
         }
-        let mut moments: Vec<u64> = runs
-            .iter()
-            .flat_map(|(begin, end)| [*begin, *end])
-            .collect();
+        let mut moments: Vec<u64> = runs.iter().flat_map(|(begin, end)| [*begin, *end]).collect();
         moments.sort_unstable();
         moments.dedup();
         (runs, moments)
@@ -108,9 +94,6 @@ impl Dag {
     /// The time of a procedure on a path.
     pub(crate) fn on_path(&self, path: &[usize], procedure: usize) -> u64 {
         let nodes = path.iter().map(|node| self.nodes[*node]);
-        nodes
-            .filter(|(p, _)| *p == Some(procedure))
-            .map(|(_, time)| time)
-            .sum()
+        nodes.filter(|(p, _)| *p == Some(procedure)).map(|(_, time)| time).sum()
     }
 }

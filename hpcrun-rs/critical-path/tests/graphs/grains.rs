@@ -113,16 +113,8 @@ fn the_span_lies_within_its_bounds() {
     for seed in 1..200 {
         let program = |program: &mut Program<'_>| program.random_tree(0, 9);
         let (report, (work, span)) = run(60, seed, program);
-        assert!(
-            report.span_at_least <= span,
-            "{seed}: {} of {span}",
-            report.span_at_least
-        );
-        assert!(
-            (span..=work).contains(&report.span),
-            "{seed}: {} of {span}",
-            report.span
-        );
+        assert!(report.span_at_least <= span, "{seed}: {} of {span}", report.span_at_least);
+        assert!((span..=work).contains(&report.span), "{seed}: {} of {span}", report.span);
         grains += report.quality.grains;
         let (exact, (_, span)) = run(0, seed, program);
         assert_eq!((exact.span, exact.span_at_least), (span, span));
@@ -175,9 +167,5 @@ fn forks_that_are_sometimes_long_are_followed() {
         times
     });
     // Of the first rounds, all are short.
-    assert!(
-        (span..span + 150_000).contains(&report.span),
-        "{} of {span}",
-        report.span
-    );
+    assert!((span..span + 150_000).contains(&report.span), "{} of {span}", report.span);
 }

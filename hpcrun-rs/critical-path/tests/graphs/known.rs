@@ -17,11 +17,7 @@ fn check(world: &World, work: u64, span: u64, procedures: &[(&str, u64, u64)]) -
     for (name, on_path, zeroed) in procedures {
         let found = report.procedures.iter().find(|p| p.name == *name);
         let found = found.expect("it is reported");
-        assert_eq!(
-            (found.on_path, found.zeroed_span),
-            (*on_path, *zeroed),
-            "{name}"
-        );
+        assert_eq!((found.on_path, found.zeroed_span), (*on_path, *zeroed), "{name}");
     }
     report
 }
@@ -38,18 +34,10 @@ fn t1_the_longer_half_of_a_join() {
     main.both(|f| f.spin("A", 30), |f| f.spin("B", 50));
     main.spin("post", 5);
     end(main);
-    let procedures = [
-        ("pre", 10, 55),
-        ("A", 0, 65),
-        ("B", 50, 45),
-        ("post", 5, 60),
-    ];
+    let procedures = [("pre", 10, 55), ("A", 0, 65), ("B", 50, 45), ("post", 5, 60)];
     let report = check(&world, 95, 65, &procedures);
     let edges: Vec<(Edge, u64)> = report.segments.iter().map(|s| (s.edge, s.time)).collect();
-    assert_eq!(
-        edges,
-        [(Edge::Start, 10), (Edge::Spawn, 50), (Edge::Join, 5)]
-    );
+    assert_eq!(edges, [(Edge::Start, 10), (Edge::Spawn, 50), (Edge::Join, 5)]);
     assert_eq!(report.procedures[0].name, "B");
     assert_eq!(report.burdened_span, 65 + 7 + 3);
     let two = report.prediction(2);
@@ -94,12 +82,7 @@ fn t3_a_pipeline() {
         }
     }
     stages.into_iter().for_each(end);
-    let report = check(
-        &world,
-        160,
-        103,
-        &[("S1", 2, 101), ("S2", 100, 41), ("S3", 1, 102)],
-    );
+    let report = check(&world, 160, 103, &[("S1", 2, 101), ("S2", 100, 41), ("S3", 1, 102)]);
     // The second stage is on the path without a break.
     assert_eq!(report.segments.len(), 3);
 }
@@ -193,11 +176,7 @@ fn t6_one_rank_creates_the_data() {
         rank.acquire(&barrier, Edge::Barrier);
     }
     ranks.into_iter().for_each(end);
-    let procedures = [
-        ("create_seq", 42, 68),
-        ("bench", 56, 44),
-        ("do_rank", 2, 98),
-    ];
+    let procedures = [("create_seq", 42, 68), ("bench", 56, 44), ("do_rank", 2, 98)];
     let report = check(&world, 304, 100, &procedures);
     // The other ranks are 2 shorter since they received.
     assert_eq!((report.near[0].slack, report.near[0].time), (2, 56));
@@ -225,10 +204,7 @@ fn t7_a_large_share_and_a_small_gain() {
 fn t8_one_procedure_in_both_branches() {
     let world = World::new();
     let mut main = world.root();
-    main.both(
-        |f| f.spins(&[("f", 40), ("g", 5)]),
-        |f| f.spins(&[("f", 10), ("h", 30)]),
-    );
+    main.both(|f| f.spins(&[("f", 40), ("g", 5)]), |f| f.spins(&[("f", 10), ("h", 30)]));
     end(main);
     check(&world, 85, 45, &[("f", 40, 30), ("g", 5, 40), ("h", 0, 45)]);
 }
@@ -269,10 +245,7 @@ fn t9_nested_the_other_way() {
     main.both(
         |f| f.spin("a", 100),
         |f| {
-            f.both(
-                |f| f.spin("b", 98),
-                |f| f.both(|f| f.spin("c", 95), |f| f.spin("d", 50)),
-            );
+            f.both(|f| f.spin("b", 98), |f| f.both(|f| f.spin("c", 95), |f| f.spin("d", 50)));
         },
     );
     end(main);
@@ -294,22 +267,11 @@ fn t10_tasks_for_which_nobody_waits() {
     }
     end(x);
     end(y);
-    let procedures = [
-        ("x0", 10, 70),
-        ("x1", 70, 15),
-        ("y0", 0, 80),
-        ("leaf", 0, 80),
-    ];
+    let procedures = [("x0", 10, 70), ("x1", 70, 15), ("y0", 0, 80), ("leaf", 0, 80)];
     let report = check(&world, 170, 80, &procedures);
     let exposing: Vec<_> = report.exposing().cloned().collect();
-    let expected = Start {
-        place: Site(101),
-        edge: Edge::Spawn,
-        first: 10,
-        count: 16,
-        time: 80,
-        beside: 80,
-    };
+    let expected =
+        Start { place: Site(101), edge: Edge::Spawn, first: 10, count: 16, time: 80, beside: 80 };
     assert_eq!(exposing, [expected]);
 }
 
@@ -327,10 +289,7 @@ fn what_others_have_started_may_be_beside_the_path() {
     main.spin("a", 10);
     main.send(&mut to_left);
     main.send(&mut to_right);
-    for (fiber, pipe, time) in [
-        (&mut left, &mut to_left, 30),
-        (&mut right, &mut to_right, 20),
-    ] {
+    for (fiber, pipe, time) in [(&mut left, &mut to_left, 30), (&mut right, &mut to_right, 20)] {
         fiber.receive(pipe);
         fiber.spin("c", time);
     }
@@ -396,12 +355,8 @@ fn t12_a_broadcast_has_a_direction() {
         end(leaf);
     }
     end(root);
-    let procedures = [
-        ("root_work", 10, 31),
-        ("root_tail", 25, 31),
-        ("leaf_work", 0, 35),
-        ("leaf_tail", 0, 35),
-    ];
+    let procedures =
+        [("root_work", 10, 31), ("root_tail", 25, 31), ("leaf_work", 0, 35), ("leaf_tail", 0, 35)];
     check(&world, 128, 35, &procedures);
 }
 

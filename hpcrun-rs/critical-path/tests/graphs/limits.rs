@@ -146,11 +146,7 @@ fn sessions_follow_each_other() {
         thread.publish(Site(3));
         let report = tracker.report();
         let lost: u64 = report.quality.lost_edges.iter().map(|l| l.1).sum();
-        assert_eq!(
-            lost,
-            u64::from(session != 0),
-            "a message of the session before"
-        );
+        assert_eq!(lost, u64::from(session != 0), "a message of the session before");
         check_levels(&report, 0.0);
     }
     let report = tracker.report();

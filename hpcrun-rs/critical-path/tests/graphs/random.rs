@@ -71,9 +71,7 @@ impl<'w> Program<'w> {
             random: Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1),
             actors: (0..parties).map(actor).collect(),
             ends: Vec::new(),
-            pipes: [None, Some(0), Some(1), Some(3), Some(0)]
-                .map(Pipe::new)
-                .into(),
+            pipes: [None, Some(0), Some(1), Some(3), Some(0)].map(Pipe::new).into(),
             locks: (0..2).map(|_| (Shared::default(), false)).collect(),
             conditions: (0..2).map(|_| Shared::default()).collect(),
             barriers: Default::default(),
@@ -197,9 +195,7 @@ impl<'w> Program<'w> {
                 actor.fiber.take_room(&mut self.pipes[pipe]);
             }
             Blocked::AtBarrier(round) if round < self.round => {
-                actor
-                    .fiber
-                    .acquire(&self.barriers[round % 2], Edge::Barrier);
+                actor.fiber.acquire(&self.barriers[round % 2], Edge::Barrier);
             }
             _ => return,
         }

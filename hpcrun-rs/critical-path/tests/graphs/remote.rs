@@ -96,10 +96,7 @@ fn parts(trackers: &[Tracker], last: usize) -> Vec<(usize, Vec<Segment>)> {
         at = ((begin & !SITE_REMOTE) >> 32) as usize;
         let exported = trackers[at].exported();
         let export = &exported.exports[(begin as u32 - exported.first) as usize];
-        assert_eq!(
-            export.length, before.time,
-            "the length goes with the message"
-        );
+        assert_eq!(export.length, before.time, "the length goes with the message");
         segments = vec![export.last];
         let mut next = export.before;
         while let Some((before, segment)) = next.map(|index| exported.segments[index as usize]) {
@@ -138,17 +135,14 @@ fn random_messages_between_processes() {
                 }
             }
         }
-        all.iter_mut()
-            .for_each(|process| process.thread.publish(Site(12)));
+        all.iter_mut().for_each(|process| process.thread.publish(Site(12)));
         check(&trackers, &dag);
     }
 }
 
 fn check(trackers: &[Tracker], dag: &Dag) {
     let reports: Vec<_> = trackers.iter().map(Tracker::report).collect();
-    let last = (0..reports.len())
-        .max_by_key(|at| reports[*at].span)
-        .expect("a process");
+    let last = (0..reports.len()).max_by_key(|at| reports[*at].span).expect("a process");
     let span = reports[last].span;
     assert_eq!(span, dag.longest(None, false).length, "span");
     let burdened = reports.iter().map(|report| report.burdened_span).max();
@@ -156,19 +150,12 @@ fn check(trackers: &[Tracker], dag: &Dag) {
     let work: u64 = reports.iter().map(|report| report.work).sum();
     assert_eq!(work, dag.work(None), "work");
     let parts = parts(trackers, last);
-    let sum: u64 = parts
-        .iter()
-        .flat_map(|(_, part)| part)
-        .map(|segment| segment.time)
-        .sum();
+    let sum: u64 = parts.iter().flat_map(|(_, part)| part).map(|segment| segment.time).sum();
     assert_eq!(sum, span, "the parts are the path");
     // Every process's end counts.
     let savings = trackers.iter().map(|tracker| {
         let savings = tracker.savings().0;
-        savings
-            .into_iter()
-            .map(|saving| (saving.procedure, saving.time))
-            .collect()
+        savings.into_iter().map(|saving| (saving.procedure, saving.time)).collect()
     });
     let savings: Vec<HashMap<u64, u64>> = savings.collect();
     for (number, name) in NAMES.iter().enumerate() {
@@ -192,8 +179,7 @@ fn a_procedure_that_is_known_from_a_message_is_marked_later() {
     all[1].receive(&mut dag, &message);
     assert_eq!(trackers[1].report().procedures, [], "it has no name here");
     all[1].spin(&mut dag, 3, &trackers[1], 20);
-    all.iter_mut()
-        .for_each(|process| process.thread.publish(Site(12)));
+    all.iter_mut().for_each(|process| process.thread.publish(Site(12)));
     check(&trackers, &dag);
     let report = trackers[1].report();
     assert_eq!(report.procedures.len(), 1);
@@ -216,10 +202,7 @@ fn the_oldest_exports_are_forgotten() {
     all[1].receive(&mut dag, &last.expect("there are messages"));
     all[1].thread.publish(Site(12));
     let exported = trackers[0].exported();
-    assert_eq!(
-        u64::from(exported.first) + exported.exports.len() as u64,
-        MESSAGES
-    );
+    assert_eq!(u64::from(exported.first) + exported.exports.len() as u64, MESSAGES);
     assert_eq!(exported.exports.len(), 1 << 16);
     assert_eq!(trackers[1].report().span, MESSAGES);
 }

@@ -98,9 +98,7 @@ fn error(period: u64, phases: &[Phase]) -> f64 {
             fibers[0].thread.merge(second, barrier, Edge::Barrier);
         }
     }
-    fibers
-        .iter_mut()
-        .for_each(|fiber| fiber.thread.publish(Site(2)));
+    fibers.iter_mut().for_each(|fiber| fiber.thread.publish(Site(2)));
     let report = tracker.report();
     assert_eq!(report.span, rounds * length(0));
     let functions = phases.iter().flatten().flat_map(|part| part.iter());

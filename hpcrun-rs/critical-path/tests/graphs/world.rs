@@ -98,14 +98,7 @@ impl World {
         let clock = Simulated::default();
         let mut thread = Thread::new(&self.tracker, clock.clone(), Site(1));
         thread.set_sampler(Box::new(Exact));
-        Fiber {
-            world: self,
-            samples: thread.samples(),
-            thread,
-            clock,
-            node: None,
-            left: None,
-        }
+        Fiber { world: self, samples: thread.samples(), thread, clock, node: None, left: None }
     }
 
     fn procedure(&self, name: &str) -> (usize, Option<Procedure>) {
@@ -148,9 +141,7 @@ impl World {
 /// Nearly all of the work is in a level, and they last as long as the path.
 pub(crate) fn check_levels(report: &Report, missing: f64) {
     let levels = report.levels.iter();
-    let sums = levels.fold((0, 0), |(time, work), level| {
-        (time + level.time, work + level.work)
-    });
+    let sums = levels.fold((0, 0), |(time, work), level| (time + level.time, work + level.work));
     assert_eq!(sums.0, report.span, "the levels' time");
     let least = (report.work as f64 * (1.0 - missing)) as u64;
     assert!((least..=report.work).contains(&sums.1), "{sums:?}");
@@ -206,9 +197,7 @@ impl Sampler for Exact {
 
     fn functions(&mut self, record: u32) -> Arc<[Function]> {
         let caller = 1000 + record % CALLERS;
-        [record, caller]
-            .map(|number| Function(number.into()))
-            .into()
+        [record, caller].map(|number| Function(number.into())).into()
     }
 }
 
@@ -382,12 +371,7 @@ impl<'w> Fiber<'w> {
 
 impl Pipe {
     pub(crate) fn new(capacity: Option<usize>) -> Self {
-        Pipe {
-            capacity,
-            sends: VecDeque::new(),
-            receives: VecDeque::new(),
-            sent: 0,
-        }
+        Pipe { capacity, sends: VecDeque::new(), receives: VecDeque::new(), sent: 0 }
     }
 
     pub(crate) fn can_send(&self) -> bool {

@@ -91,10 +91,7 @@ mod tests {
         // 0 -> 1 -> 2; 0 lands on 3, 1 lands on 4; 3 -> 5 -> 7, 4 -> 6 -> 7; 7 -> 1; 8 is dead.
         let first = [0, 2, 4, 4, 5, 6, 7, 8, 9, 9];
         let successors = [1, 3, 2, 4, 5, 6, 7, 7, 1];
-        let rows = Csr {
-            first: &first,
-            successors: &successors,
-        };
+        let rows = Csr { first: &first, successors: &successors };
         let mut handlers = ExceptionBlocks::default();
         handlers.find(rows, &[0, 8], &[(0, 3), (1, 4)]);
         let ordinary: Vec<u32> = (0..9).filter(|b| handlers.ordinary(*b)).collect();

@@ -69,22 +69,14 @@ impl Finder {
             if inner == NONE {
                 continue;
             }
-            let end = self
-                .graph
-                .starts
-                .get(block + 1)
-                .copied()
-                .unwrap_or(layout.len());
+            let end = self.graph.starts.get(block + 1).copied().unwrap_or(layout.len());
             let start = layout.address(*start);
             let length = u64::from(end - self.graph.starts[block]);
             match out.regions.last_mut() {
                 Some(last) if last.range.end == start && last.inner == inner => {
                     last.range.end += length;
                 }
-                _ => out.regions.push(Region {
-                    range: start..start + length,
-                    inner,
-                }),
+                _ => out.regions.push(Region { range: start..start + length, inner }),
             }
         }
     }
@@ -94,8 +86,7 @@ impl Finder {
     fn add_controls(&mut self, layout: &Layout, out: &mut ProcedureLoops) {
         self.controls.clear();
         self.controlled.clear();
-        self.controlled
-            .resize(out.loops.len(), Controlled::default());
+        self.controlled.resize(out.loops.len(), Controlled::default());
         for block in 0..self.graph.len() as u32 {
             if self.may_control(block) && self.graph.is_ordinary(block) {
                 self.add_controls_of(block, true);

@@ -59,10 +59,7 @@ impl Graph {
     }
 
     pub(crate) fn edges(&self) -> Csr<'_> {
-        Csr {
-            first: &self.first,
-            successors: &self.successors,
-        }
+        Csr { first: &self.first, successors: &self.successors }
     }
 
     /// Whether a block can be reached without an exception.
@@ -76,14 +73,10 @@ impl Graph {
         if !self.has_exceptional {
             return false;
         }
-        let rows = Csr {
-            first: &self.first,
-            successors: &self.successors,
-        };
+        let rows = Csr { first: &self.first, successors: &self.successors };
         self.handlers.find(rows, &self.roots, &self.landings);
         let handlers = &self.handlers;
-        self.landings
-            .retain(|(block, pad)| handlers.is_of(*block, *pad));
+        self.landings.retain(|(block, pad)| handlers.is_of(*block, *pad));
         if self.landings.is_empty() {
             return false;
         }
@@ -172,8 +165,7 @@ impl Graph {
             }
             match last.filter(|s| s.end == end && ends_block(s, never)) {
                 Some(step) => {
-                    self.branches
-                        .push(end.saturating_sub(u32::from(step.length)));
+                    self.branches.push(end.saturating_sub(u32::from(step.length)));
                     self.add_edges(code, step, i as u32, next);
                 }
                 None => {
@@ -183,8 +175,7 @@ impl Graph {
             }
             self.landings.extend(pad.map(|p| (i as u32, p)));
             let from = self.first[i] as usize;
-            self.successors
-                .extend(pad.filter(|p| !self.successors[from..].contains(p)));
+            self.successors.extend(pad.filter(|p| !self.successors[from..].contains(p)));
         }
         self.first.push(self.successors.len() as u32);
         // The last block has no fall-through successor: its range ends with a step that says so.

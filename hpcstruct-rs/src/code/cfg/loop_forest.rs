@@ -305,10 +305,7 @@ mod tests {
             first.push(successors.len() as u32);
         }
         let mut forest = LoopForest::default();
-        let rows = Csr {
-            first: &first,
-            successors: &successors,
-        };
+        let rows = Csr { first: &first, successors: &successors };
         let roots: Vec<u32> = (0..graph.len() as u32).collect();
         forest.find(rows, &roots);
         forest
@@ -334,49 +331,21 @@ mod tests {
         let nested = [(1, None, false), (2, Some(1), false)];
         let graphs: [Known<'_>; 9] = [
             ("straight code", &[&[1, 2], &[3], &[3], &[]], &[]),
-            (
-                "a block that repeats itself",
-                &[&[1], &[1, 2], &[]],
-                &[(1, None, false)],
-            ),
-            (
-                "nested loops",
-                &[&[1], &[2], &[2, 3], &[1, 4], &[]],
-                &nested,
-            ),
+            ("a block that repeats itself", &[&[1], &[1, 2], &[]], &[(1, None, false)]),
+            ("nested loops", &[&[1], &[2], &[2, 3], &[1, 4], &[]], &nested),
             // 2 continues, 3 runs through: both go back to 1.
-            (
-                "two back edges",
-                &[&[1], &[2, 3], &[1, 4], &[1, 4], &[]],
-                &[(1, None, false)],
-            ),
+            ("two back edges", &[&[1], &[2, 3], &[1, 4], &[1, 4], &[]], &[(1, None, false)]),
             // Inner 1-2 and outer 1-2-3 in the source, one loop of machine code.
-            (
-                "a shared header",
-                &[&[1], &[2], &[1, 3], &[1, 4], &[]],
-                &[(1, None, false)],
-            ),
-            (
-                "two entries",
-                &[&[1, 2], &[2], &[1, 3], &[]],
-                &[(1, None, true)],
-            ),
+            ("a shared header", &[&[1], &[2], &[1, 3], &[1, 4], &[]], &[(1, None, false)]),
+            ("two entries", &[&[1, 2], &[2], &[1, 3], &[]], &[(1, None, true)]),
             (
                 "a reducible loop in an irreducible one",
                 &[&[1, 3], &[2], &[2, 3], &[1, 4], &[]],
                 &[(1, None, true), (2, Some(1), false)],
             ),
             // 3 is found by no edge; its edge into the loop's middle is ignored.
-            (
-                "dead code before a loop",
-                &[&[1], &[2], &[1], &[2]],
-                &[(1, None, false)],
-            ),
-            (
-                "an exit through two loops",
-                &[&[1], &[2], &[2, 3, 4], &[1], &[]],
-                &nested,
-            ),
+            ("dead code before a loop", &[&[1], &[2], &[1], &[2]], &[(1, None, false)]),
+            ("an exit through two loops", &[&[1], &[2], &[2, 3, 4], &[1], &[]], &nested),
         ];
         for (name, graph, expected) in graphs {
             let graph: Vec<Vec<u32>> = graph.iter().map(|l| l.to_vec()).collect();
@@ -453,9 +422,7 @@ mod tests {
             };
             let entered = |n: &u32| {
                 let outside = |from: &usize| !set.contains(&(*from as u32));
-                (0..graph.len())
-                    .filter(outside)
-                    .any(|from| graph[from].contains(n))
+                (0..graph.len()).filter(outside).any(|from| graph[from].contains(n))
             };
             let irreducible = set.iter().any(|n| *n != header && entered(n));
             out.insert((header, around, irreducible));

@@ -94,9 +94,7 @@ pub(crate) fn never_returns(name: &[u8]) -> bool {
         return true;
     }
     if let Some(rest) = name.strip_prefix("_ZSt") {
-        return rest
-            .trim_start_matches(|c: char| c.is_ascii_digit())
-            .starts_with("__throw_");
+        return rest.trim_start_matches(|c: char| c.is_ascii_digit()).starts_with("__throw_");
     }
     if !name.starts_with("_ZN") && !name.starts_with("_R") {
         return false;
@@ -122,8 +120,7 @@ fn panicking(name: &str) -> bool {
     // Most names lack it, and this search is several times as fast as `split_once`.
     name.contains(PATH)
         && name.split_once(PATH).is_some_and(|(_, rest)| {
-            rest.trim_start_matches(|c: char| c.is_ascii_digit())
-                .starts_with("panic")
+            rest.trim_start_matches(|c: char| c.is_ascii_digit()).starts_with("panic")
         })
 }
 
@@ -302,12 +299,7 @@ mod tests {
         ] {
             assert!(never_throws(name.as_bytes()), "{name}");
         }
-        for name in [
-            "freely",
-            "_ZN4core9panicking9panic_fmt17h0E",
-            "main",
-            "_Znwm",
-        ] {
+        for name in ["freely", "_ZN4core9panicking9panic_fmt17h0E", "main", "_Znwm"] {
             assert!(!never_throws(name.as_bytes()), "{name}");
         }
     }

@@ -23,9 +23,7 @@ pub(crate) fn decode(
     out: &mut Decoded,
 ) {
     const NOP: u32 = 0xd503_201f;
-    let words = bytes
-        .chunks_exact(4)
-        .map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]]));
+    let words = bytes.chunks_exact(4).map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]]));
     let mut stopped = false;
     for (i, word) in words.enumerate() {
         let at = address.wrapping_add(4 * i as u64);
@@ -49,11 +47,7 @@ pub(crate) fn decode(
                 match table(before, word >> 5 & 31) {
                     Some(table) => {
                         let count = read_table(memory, &table, within, u64::MAX, out);
-                        if count > 0 {
-                            ControlTransfer::Table { first, count }
-                        } else {
-                            flow
-                        }
+                        if count > 0 { ControlTransfer::Table { first, count } } else { flow }
                     }
                     None => flow,
                 }
@@ -67,11 +61,7 @@ pub(crate) fn decode(
             ControlTransfer::Padding => stopped,
             _ => true,
         };
-        out.transfers.push(Transfer {
-            end,
-            length: 4,
-            flow,
-        });
+        out.transfers.push(Transfer { end, length: 4, flow });
     }
 }
 
@@ -140,10 +130,7 @@ impl<'a> Before<'a> {
     }
 
     fn first(self, n: usize) -> Before<'a> {
-        Before {
-            bytes: &self.bytes[..(4 * n).min(self.bytes.len())],
-            address: self.address,
-        }
+        Before { bytes: &self.bytes[..(4 * n).min(self.bytes.len())], address: self.address }
     }
 
     fn at(self, i: usize) -> u64 {
@@ -265,11 +252,7 @@ fn bound(before: Before<'_>, index: u32) -> Option<u64> {
         // MOV (register): ORR with the zero register.
         if word & 31 == index && word & 0x7fe0_ffe0 == 0x2a00_03e0 {
             index = word >> 16 & 31;
-        } else if before
-            .first(i + 1)
-            .definition(index)
-            .is_some_and(|d| d.0 == i)
-        {
+        } else if before.first(i + 1).definition(index).is_some_and(|d| d.0 == i) {
             return None;
         }
     }

@@ -109,19 +109,10 @@ impl Entry {
     fn target(self, memory: &LoadedImage<'_>, address: u64) -> Option<u64> {
         match self {
             Entry::Absolute => memory.pointer(address),
-            Entry::Relative {
-                base,
-                bytes,
-                shift,
-                signed,
-            } => {
+            Entry::Relative { base, bytes, shift, signed } => {
                 let raw = memory.number(address, bytes)?;
                 let unused = 64 - 8 * u32::from(bytes);
-                let value = if signed {
-                    ((raw << unused) as i64 >> unused) as u64
-                } else {
-                    raw
-                };
+                let value = if signed { ((raw << unused) as i64 >> unused) as u64 } else { raw };
                 Some(base.wrapping_add(value << shift))
             }
         }
@@ -162,9 +153,7 @@ pub(crate) fn read_table(
     limit: u64,
     out: &mut Decoded,
 ) -> u32 {
-    let Decoded {
-        targets, budget, ..
-    } = out;
+    let Decoded { targets, budget, .. } = out;
     let first = targets.len();
     let size = table.entry.size();
     let most = table.count.unwrap_or(MAX_TABLE).min(MAX_TABLE);

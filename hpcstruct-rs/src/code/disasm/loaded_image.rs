@@ -33,20 +33,14 @@ impl<'d> LoadedImage<'d> {
             _ => Vec::new(),
         };
         segments.sort_unstable_by_key(|s| s.0);
-        let mut memory = LoadedImage {
-            segments,
-            ..LoadedImage::default()
-        };
+        let mut memory = LoadedImage { segments, ..LoadedImage::default() };
         memory.relocate(file);
         memory
     }
 
     /// Of bytes at an address, without relocations.
     pub(crate) fn of_bytes(address: u64, bytes: &'d [u8]) -> LoadedImage<'d> {
-        LoadedImage {
-            segments: vec![(address, bytes)],
-            ..LoadedImage::default()
-        }
+        LoadedImage { segments: vec![(address, bytes)], ..LoadedImage::default() }
     }
 
     fn relocate(&mut self, file: &'d object::File<'d>) {

@@ -43,11 +43,7 @@ fn read_table(memory: &LoadedImage<'_>, handler: &Handler, out: &mut Vec<Site>) 
         end: handler.table.wrapping_add(bytes.len() as u64),
     };
     let encoding = table.byte()?;
-    let base = if encoding == OMIT {
-        handler.start
-    } else {
-        table.pointer(encoding)?
-    };
+    let base = if encoding == OMIT { handler.start } else { table.pointer(encoding)? };
     if table.byte()? != OMIT {
         // Where the types of exceptions end: of no interest here.
         table.number()?;
@@ -127,11 +123,7 @@ mod tests {
     /// The sites of 0x1000..0x1100 by a table at 0x5000.
     fn sites(table: &[u8]) -> Vec<Site> {
         let memory = LoadedImage::of_bytes(0x5000, table);
-        let handlers = [Handler {
-            start: 0x1000,
-            end: 0x1100,
-            table: 0x5000,
-        }];
+        let handlers = [Handler { start: 0x1000, end: 0x1100, table: 0x5000 }];
         let mut out = Vec::new();
         read(&memory, &handlers, &(0x1000..0x1100), &mut out);
         out

@@ -40,11 +40,7 @@ impl Layout {
                 return None;
             }
         }
-        (total > 0 && entry < ranges.len()).then_some(Layout {
-            ranges,
-            further,
-            entry,
-        })
+        (total > 0 && entry < ranges.len()).then_some(Layout { ranges, further, entry })
     }
 
     pub(crate) fn len(&self) -> u32 {
@@ -70,9 +66,7 @@ impl Layout {
             many => many.partition_point(|r| r.end <= address),
         };
         let range = self.ranges.get(i)?;
-        range
-            .contains(&address)
-            .then(|| self.offset_of(i) + (address - range.start) as u32)
+        range.contains(&address).then(|| self.offset_of(i) + (address - range.start) as u32)
     }
 
     /// The address of an offset (of its last byte's successor for the length).
@@ -171,10 +165,7 @@ pub(crate) struct Chunk {
 impl Chunk {
     /// The code of the procedure that was added as number `index`.
     pub(crate) fn get(&self, index: usize) -> Option<Code<'_>> {
-        let before = index
-            .checked_sub(1)
-            .map(|i| self.ends.get(i))
-            .map_or(Some(&[0; 3]), |e| e)?;
+        let before = index.checked_sub(1).map(|i| self.ends.get(i)).map_or(Some(&[0; 3]), |e| e)?;
         let end = self.ends.get(index)?;
         Some(Code {
             steps: &self.steps[before[0]..end[0]],
@@ -236,11 +227,7 @@ pub(crate) fn translate(
     scratch: &mut Scratch,
     code: &mut Chunk,
 ) {
-    let Source {
-        architecture,
-        memory,
-        handlers,
-    } = source;
+    let Source { architecture, memory, handlers } = source;
     let (first_step, first_target) = (code.steps.len(), code.targets.len());
     let first_table = code.tables.len();
     for (range, base) in layout.ranges.iter().zip(layout.offsets()) {
@@ -252,11 +239,7 @@ pub(crate) fn translate(
         let within = Within(&layout.ranges);
         match architecture {
             Architecture::X86_64 => {
-                let code = sweep::Range {
-                    bytes,
-                    all,
-                    address: range.start,
-                };
+                let code = sweep::Range { bytes, all, address: range.start };
                 x86::decode(code, memory, within, &mut scratch.x86, decoded);
             }
             Architecture::AArch64 => {
@@ -286,8 +269,7 @@ pub(crate) fn translate(
                 ControlTransfer::Table { first, count } => {
                     let read = &decoded.targets[first as usize..(first + count) as usize];
                     let from = code.targets.len();
-                    code.targets
-                        .extend(read.iter().filter_map(|t| layout.offset(*t)));
+                    code.targets.extend(read.iter().filter_map(|t| layout.offset(*t)));
                     let number = code.tables.len() - first_table;
                     let place = |at: usize| (at - first_target) as u32;
                     code.tables.push(place(from)..place(code.targets.len()));
@@ -316,25 +298,16 @@ pub(crate) fn translate(
                     Some(Callee::Procedure(next)) => (Kind::TailJump, next),
                     _ => (Kind::End, 0),
                 };
-                code.steps.push(Step {
-                    end,
-                    target,
-                    length: 0,
-                    kind,
-                });
+                code.steps.push(Step { end, target, length: 0, kind });
             }
         }
     }
-    code.ends
-        .push([code.steps.len(), code.targets.len(), code.tables.len()]);
+    code.ends.push([code.steps.len(), code.targets.len(), code.tables.len()]);
 }
 
 /// Whether control may go on after a step.
 pub(crate) fn falls_through(kind: Kind) -> bool {
-    matches!(
-        kind,
-        Kind::Branch | Kind::Call | Kind::TailBranch | Kind::Landing | Kind::Padding
-    )
+    matches!(kind, Kind::Branch | Kind::Call | Kind::TailBranch | Kind::Landing | Kind::Padding)
 }
 
 /// `None` if control flow does not change: calls that return, branches to procedures that return.

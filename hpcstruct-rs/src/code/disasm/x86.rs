@@ -145,19 +145,11 @@ impl Resolver<'_, '_> {
         }
         let displacement = load.memory_displacement64();
         let count = bound(before, load.memory_index());
-        let table = |address| Table {
-            address,
-            entry: Entry::Absolute,
-            count,
-        };
+        let table = |address| Table { address, entry: Entry::Absolute, count };
         if load.memory_base() == Register::None {
             return self.read(&table(displacement), out);
         }
-        self.by_base(
-            load.memory_base(),
-            |base| table(base.wrapping_add(displacement)),
-            out,
-        )
+        self.by_base(load.memory_base(), |base| table(base.wrapping_add(displacement)), out)
     }
 
     /// `parts` are added up: one is the base, the other an entry of four bytes, or of eight in the large
@@ -252,12 +244,7 @@ fn writes(instruction: &Instruction, register: Register) -> bool {
 fn distances(address: u64, bytes: u8, count: Option<u64>) -> Table {
     Table {
         address,
-        entry: Entry::Relative {
-            base: address,
-            bytes,
-            shift: 0,
-            signed: true,
-        },
+        entry: Entry::Relative { base: address, bytes, shift: 0, signed: true },
         count,
     }
 }

@@ -87,20 +87,12 @@ fn find_other(worker: &Worker, everywhere: bool) -> Option<Found> {
                 return found;
             }
         }
-        victim = if victim + 1 == workers.len() {
-            0
-        } else {
-            victim + 1
-        };
+        victim = if victim + 1 == workers.len() { 0 } else { victim + 1 };
         if victim == start {
             break;
         }
     }
-    if everywhere {
-        find_elsewhere(worker, start)
-    } else {
-        None
-    }
+    if everywhere { find_elsewhere(worker, start) } else { None }
 }
 
 /// The youngest task that this worker has spawned, else one for this worker alone.

@@ -40,11 +40,7 @@ const BRIEF_SPINS: u32 = if cfg!(loom) { 0 } else { 8 };
 #[inline(always)]
 fn cost_of_a_round(workers: usize, cores: usize, awake: impl FnOnce() -> usize) -> u32 {
     let length = 1 + workers / WORKERS_A_ROUND;
-    let turns = if workers > cores {
-        (awake() / cores.max(1)).max(1)
-    } else {
-        1
-    };
+    let turns = if workers > cores { (awake() / cores.max(1)).max(1) } else { 1 };
     length.saturating_mul(turns).min(PATIENCE as usize) as u32
 }
 
@@ -117,9 +113,7 @@ fn count_task(worker: &Worker) {
 fn sleep(worker: &Worker, latch: &Latch) -> Option<Found> {
     let sleep = &worker.pool().sleep;
     let was_searching = worker.own.searching.replace(true);
-    sleep.park(worker.index, was_searching, latch, || {
-        find::find_idle(worker, true)
-    })
+    sleep.park(worker.index, was_searching, latch, || find::find_idle(worker, true))
 }
 
 #[inline(always)]
@@ -139,10 +133,7 @@ mod tests {
     fn looks_a_core(workers: usize, cores: usize) -> usize {
         let searching = (1..=workers).rev();
         let rounds = |awake| PATIENCE.div_ceil(cost_of_a_round(workers, cores, || awake)) as usize;
-        searching
-            .map(|awake| rounds(awake) * workers)
-            .sum::<usize>()
-            / cores
+        searching.map(|awake| rounds(awake) * workers).sum::<usize>() / cores
     }
 
     #[test]
@@ -166,10 +157,7 @@ mod tests {
                 let once = workers * workers / cores;
                 let looks = looks_a_core(workers, cores);
                 let usual = PATIENCE as usize * WORKERS_A_ROUND;
-                assert!(
-                    looks <= 8 * usual + 2 * once,
-                    "{workers} on {cores}: {looks}"
-                );
+                assert!(looks <= 8 * usual + 2 * once, "{workers} on {cores}: {looks}");
             }
         }
     }

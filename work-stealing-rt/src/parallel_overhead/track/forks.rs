@@ -31,10 +31,7 @@ type Chunk = OnceLock<Box<[Record]>>;
 
 impl Forks {
     pub(crate) fn new() -> Self {
-        Forks {
-            records: OnceLock::new(),
-            grains: Grains::default(),
-        }
+        Forks { records: OnceLock::new(), grains: Grains::default() }
     }
 
     /// The record of a slot.
@@ -73,10 +70,7 @@ struct Grain {
 
 impl Default for Grain {
     fn default() -> Self {
-        Grain {
-            from: AtomicUsize::new(usize::MAX),
-            until: AtomicUsize::new(usize::MAX),
-        }
+        Grain { from: AtomicUsize::new(usize::MAX), until: AtomicUsize::new(usize::MAX) }
     }
 }
 
@@ -99,14 +93,12 @@ impl Grains {
     /// Owner: whether further forks are.
     #[inline(always)]
     pub(crate) fn is_open(&self) -> bool {
-        self.last()
-            .is_some_and(|grain| grain.until.load(Ordering::Relaxed) == usize::MAX)
+        self.last().is_some_and(|grain| grain.until.load(Ordering::Relaxed) == usize::MAX)
     }
 
     /// Owner: whether the last ones are in a half of the fork in the slot.
     pub(crate) fn is_of(&self, slot: usize) -> bool {
-        self.last()
-            .is_some_and(|grain| grain.from.load(Ordering::Relaxed) == slot + 1)
+        self.last().is_some_and(|grain| grain.from.load(Ordering::Relaxed) == slot + 1)
     }
 
     /// Owner: further forks, the first one in the slot, are not told. False: the worker is in a grain, or
@@ -133,14 +125,12 @@ impl Grains {
 
     /// Owner: further forks, the first one in the slot, are told.
     pub(crate) fn suspend(&self, slot: usize) {
-        self.last()
-            .inspect(|grain| grain.until.store(slot, Ordering::Relaxed));
+        self.last().inspect(|grain| grain.until.store(slot, Ordering::Relaxed));
     }
 
     /// Owner: as before [`Grains::suspend`].
     pub(crate) fn resume(&self) {
-        self.last()
-            .inspect(|grain| grain.until.store(usize::MAX, Ordering::Relaxed));
+        self.last().inspect(|grain| grain.until.store(usize::MAX, Ordering::Relaxed));
     }
 }
 

@@ -21,10 +21,7 @@ unsafe impl Sync for Link {}
 impl Link {
     /// The calling strand spawns a task at `location`.
     pub(crate) fn new(location: &'static Location<'static>) -> Self {
-        Link {
-            location,
-            strand: UnsafeCell::new(super::spawn(location)),
-        }
+        Link { location, strand: UnsafeCell::new(super::spawn(location)) }
     }
 
     /// The task begins on the calling thread.

@@ -62,21 +62,13 @@ pub(crate) fn resume(paused: bool) {
 /// The calling strand spawns a task at `location`.
 #[inline(always)]
 pub(crate) fn spawn(location: &'static Location<'static>) -> Option<Strand> {
-    if is_active() {
-        path::copy(at(location))
-    } else {
-        None
-    }
+    if is_active() { path::copy(at(location)) } else { None }
 }
 
 /// Begins a spawned task.
 #[inline(always)]
 pub(crate) fn begin(spawned: Option<Strand>, site: Site) -> Option<Strand> {
-    if spawned.is_some() || is_active() {
-        path::begin(spawned, site)
-    } else {
-        None
-    }
+    if spawned.is_some() || is_active() { path::begin(spawned, site) } else { None }
 }
 
 /// The fork whose task is in the slot, which nobody else knows yet.
@@ -272,12 +264,7 @@ fn begin_tracked(worker: &Worker, slot: SlotPtr, task: TaskRef) -> Option<Stolen
     };
     let is_grain = forked.as_ref().is_some_and(Strand::is_grain);
     let left = begin(forked, spawn_of(task))?;
-    Some(Stolen {
-        left,
-        record,
-        task,
-        entered: is_grain && enter_grain(worker),
-    })
+    Some(Stolen { left, record, task, entered: is_grain && enter_grain(worker) })
 }
 
 /// Ends it, before its end is announced.

@@ -14,9 +14,7 @@ pub(crate) fn enter(name: &'static str) -> Entered {
     if !is_active() {
         return Entered { outer: None };
     }
-    Entered {
-        outer: Some(path::enter(path::procedure(name))),
-    }
+    Entered { outer: Some(path::enter(path::procedure(name))) }
 }
 
 impl Drop for Entered {

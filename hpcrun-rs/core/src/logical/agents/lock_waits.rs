@@ -32,9 +32,7 @@ pub fn wait_at(lookup: u64) -> Option<LockWait> {
 /// The ranges from a module's symbol table.
 pub(super) fn ranges_of(path: &str, bias: u64) -> Option<Vec<Range>> {
     // Of all crates that are built with the standard library.
-    symbols::ranges_of(path, bias, b"_contended", |name| {
-        wait_in(name).map(Role::LockWait)
-    })
+    symbols::ranges_of(path, bias, b"_contended", |name| wait_in(name).map(Role::LockWait))
 }
 
 /// By the mangled name, in which identifiers have their lengths.
@@ -44,30 +42,12 @@ fn wait_in(name: &[u8]) -> Option<LockWait> {
     // Type parameters may follow the name of a type.
     const FUNCTIONS: [([&[u8]; 3], LockWait); 7] = [
         ([STD, b"6RwLock", b"14read_contended"], LockWait::StdShared),
-        (
-            [STD, b"6RwLock", b"15write_contended"],
-            LockWait::StdExclusive,
-        ),
-        (
-            [PARKING_LOT, b"RawMutex", b"9lock_slow"],
-            LockWait::ParkedMutex,
-        ),
-        (
-            [PARKING_LOT, b"RawRwLock", b"16lock_shared_slow"],
-            LockWait::ParkedShared,
-        ),
-        (
-            [PARKING_LOT, b"RawRwLock", b"19lock_exclusive_slow"],
-            LockWait::ParkedExclusive,
-        ),
-        (
-            [PARKING_LOT, b"RawRwLock", b"20lock_upgradable_slow"],
-            LockWait::ParkedExclusive,
-        ),
-        (
-            [PARKING_LOT, b"RawRwLock", b"12upgrade_slow"],
-            LockWait::ParkedExclusive,
-        ),
+        ([STD, b"6RwLock", b"15write_contended"], LockWait::StdExclusive),
+        ([PARKING_LOT, b"RawMutex", b"9lock_slow"], LockWait::ParkedMutex),
+        ([PARKING_LOT, b"RawRwLock", b"16lock_shared_slow"], LockWait::ParkedShared),
+        ([PARKING_LOT, b"RawRwLock", b"19lock_exclusive_slow"], LockWait::ParkedExclusive),
+        ([PARKING_LOT, b"RawRwLock", b"20lock_upgradable_slow"], LockWait::ParkedExclusive),
+        ([PARKING_LOT, b"RawRwLock", b"12upgrade_slow"], LockWait::ParkedExclusive),
     ];
     let is_it = |(parts, _): &&([&[u8]; 3], LockWait)| parts.iter().all(|p| contains(name, p));
     FUNCTIONS.iter().find(is_it).map(|(_, wait)| *wait)
@@ -96,18 +76,12 @@ mod tests {
                 "_RNvMs0_NtNtNtNtCs1_3std3sys4sync6rwlock5futexNtB5_6RwLock14read_contended",
                 Some(LockWait::StdShared),
             ),
-            (
-                "_ZN11parking_lot9raw_mutex8RawMutex11unlock_slow17h0123456789abcdefE",
-                None,
-            ),
+            ("_ZN11parking_lot9raw_mutex8RawMutex11unlock_slow17h0123456789abcdefE", None),
             (
                 "_ZN11parking_lot10raw_rwlock18RawRwLock$LT$_$GT$12upgrade_slow17h0123456789abcdefE",
                 Some(LockWait::ParkedExclusive),
             ),
-            (
-                "_ZN16parking_lot_core9word_lock8WordLock9lock_slow17h0123456789abcdefE",
-                None,
-            ),
+            ("_ZN16parking_lot_core9word_lock8WordLock9lock_slow17h0123456789abcdefE", None),
         ] {
             assert_eq!(wait_in(name.as_bytes()), wait, "{name}");
         }

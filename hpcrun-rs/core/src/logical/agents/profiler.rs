@@ -10,10 +10,7 @@ static MODULES: [AtomicU16; 2] = [const { AtomicU16::new(0) }; 2];
 /// Declares a module whose frames are the profiler's.
 pub fn add_module(id: ModuleId) {
     let free = |module: &&AtomicU16| [0, id.0].contains(&module.load(Ordering::Relaxed));
-    MODULES
-        .iter()
-        .find(free)
-        .inspect(|module| module.store(id.0, Ordering::Release));
+    MODULES.iter().find(free).inspect(|module| module.store(id.0, Ordering::Release));
 }
 
 pub(super) fn owner_of(module: ModuleId) -> Option<Owner> {

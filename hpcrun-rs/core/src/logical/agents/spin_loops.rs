@@ -23,11 +23,7 @@ struct Runtime {
 }
 
 const fn scheduler(name: &'static str) -> Runtime {
-    Runtime {
-        name,
-        marker: &[0xf3, 0x90],
-        is_support: true,
-    }
+    Runtime { name, marker: &[0xf3, 0x90], is_support: true }
 }
 
 const RUNTIMES: [Runtime; 5] = [
@@ -35,11 +31,7 @@ const RUNTIMES: [Runtime; 5] = [
     scheduler("libomp"),
     scheduler("libiomp5"),
     scheduler("libtbb.so"),
-    Runtime {
-        name: "openblas",
-        marker: &[0x90; 8],
-        is_support: false,
-    },
+    Runtime { name: "openblas", marker: &[0x90; 8], is_support: false },
 ];
 
 /// Maximal number of bytes from a marker to a jump of its loop, or from one such jump to the next.
@@ -127,26 +119,17 @@ mod tests {
 
     const PAUSE: &[u8] = &[0xf3, 0x90];
     /// `mov (%rdi), %rdx; cmp %rdx, %rax; pause; jae` to the `mov`, between two `ret`s.
-    const WAITS: &[u8] = &[
-        0xc3, 0x48, 0x8b, 0x17, 0x48, 0x39, 0xd0, 0xf3, 0x90, 0x73, 0xf6, 0xc3,
-    ];
+    const WAITS: &[u8] = &[0xc3, 0x48, 0x8b, 0x17, 0x48, 0x39, 0xd0, 0xf3, 0x90, 0x73, 0xf6, 0xc3];
 
     #[test]
     fn a_loop_reaches_from_its_beginning_to_the_jump_back() {
         assert_eq!(loops(WAITS, PAUSE), [(1, 11)]);
         let base = WAITS.as_ptr() as u64;
         let ranges = ranges_of("/usr/lib/libgomp.so.1.0.0", WAITS).expect("a runtime");
-        let roles: Vec<_> = ranges
-            .iter()
-            .map(|r| (r.start - base, r.end - base, r.role))
-            .collect();
+        let roles: Vec<_> = ranges.iter().map(|r| (r.start - base, r.end - base, r.role)).collect();
         assert_eq!(
             roles,
-            [
-                (0, 1, Role::Support),
-                (1, 11, Role::SpinLoop),
-                (11, 12, Role::Support)
-            ]
+            [(0, 1, Role::Support), (1, 11, Role::SpinLoop), (11, 12, Role::Support)]
         );
     }
 

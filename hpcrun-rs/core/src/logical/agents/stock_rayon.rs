@@ -51,10 +51,7 @@ mod tests {
                 "_RNvMs5_NtCs3yRk2LxJZkM_10rayon_core8registryNtB5_12WorkerThread15wait_until_cold",
                 Some(Role::Scheduler),
             ),
-            (
-                "_ZN10rayon_core11thread_pool9yield_now17h0123456789abcdefE",
-                Some(Role::Scheduler),
-            ),
+            ("_ZN10rayon_core11thread_pool9yield_now17h0123456789abcdefE", Some(Role::Scheduler)),
             (
                 "_ZN83_$LT$rayon_core..job..StackJob$LT$L$C$F$C$R$GT$$u20$as$u20$\
                  rayon_core..job..Job$GT$7execute17h0123456789abcdefE",
@@ -65,10 +62,7 @@ mod tests {
                  NtB4_3Job7executeC3app",
                 Some(Role::Task),
             ),
-            (
-                "_ZN10rayon_core4join12join_context17h0123456789abcdefE",
-                None,
-            ),
+            ("_ZN10rayon_core4join12join_context17h0123456789abcdefE", None),
             ("_ZN3app3Job7execute17h0123456789abcdefE", None),
         ] {
             assert_eq!(role_of(name.as_bytes()), role, "{name}");

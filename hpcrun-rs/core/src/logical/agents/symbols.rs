@@ -20,28 +20,20 @@ pub(super) fn ranges_of(
     let header = elf::FileHeader64::<Endianness>::parse(file).ok()?;
     let endian = header.endian().ok()?;
     let sections = header.section_headers(endian, file).ok()?;
-    let table = sections
-        .iter()
-        .find(|s| s.sh_type(endian) == elf::SHT_SYMTAB)?;
+    let table = sections.iter().find(|s| s.sh_type(endian) == elf::SHT_SYMTAB)?;
     let names = sections.get(table.sh_link(endian) as usize)?;
     let names = names.data(endian, file).ok()?;
     if !contains(names, part) {
         return None;
     }
-    let symbols = table
-        .data_as_array::<elf::Sym64<Endianness>, _>(endian, file)
-        .ok()?;
+    let symbols = table.data_as_array::<elf::Sym64<Endianness>, _>(endian, file).ok()?;
     let ranges = symbols.iter().filter_map(|symbol| {
         let name = names.get(symbol.st_name(endian) as usize..)?;
         let name = &name[..name.iter().position(|b| *b == 0)?];
         let start = symbol.st_value(endian).wrapping_add(bias);
         let size = symbol.st_size(endian);
         (symbol.st_type() == elf::STT_FUNC && size > 0).then_some(())?;
-        Some(Range {
-            start,
-            end: start.checked_add(size)?,
-            role: role_of(name)?,
-        })
+        Some(Range { start, end: start.checked_add(size)?, role: role_of(name)? })
     });
     Some(ranges.collect())
 }

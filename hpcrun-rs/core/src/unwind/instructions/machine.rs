@@ -115,9 +115,7 @@ impl Machine {
         }
         // Memory farther away holds no saved registers, and may be costly to read.
         let above = address.wrapping_sub(self.floor);
-        (above < LARGEST_FRAME)
-            .then(|| stack.peek(address))
-            .flatten()
+        (above < LARGEST_FRAME).then(|| stack.peek(address)).flatten()
     }
 
     /// Writes a word; `None` when there is no space for it.

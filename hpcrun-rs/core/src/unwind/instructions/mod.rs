@@ -63,13 +63,7 @@ impl Worklist {
     fn new(first: WorkItem) -> Worklist {
         let mut items = [None; MOST_ITEMS];
         items[0] = Some(first);
-        Worklist {
-            items,
-            count: 1,
-            places: [0; MOST_PLACES],
-            places_count: 0,
-            instructions: 0,
-        }
+        Worklist { items, count: 1, places: [0; MOST_PLACES], places_count: 0, instructions: 0 }
     }
 
     fn next(&mut self) -> Option<WorkItem> {
@@ -119,10 +113,8 @@ pub(super) fn caller(
     code: &mut impl Code,
     stack: &mut StackReader<'_>,
 ) -> Option<Registers> {
-    let mut worklist = Worklist::new(WorkItem {
-        at: registers.ip(),
-        machine: Machine::new(registers),
-    });
+    let mut worklist =
+        Worklist::new(WorkItem { at: registers.ip(), machine: Machine::new(registers) });
     let mut after_call = !is_exact;
     while let Some(item) = worklist.next() {
         if let Some(caller) = follow(item, after_call, &mut worklist, code, stack) {
@@ -161,18 +153,12 @@ fn follow(
             Effect::Branch(distance) => {
                 let place = target(distance);
                 if worklist.is_new(place) {
-                    worklist.push(WorkItem {
-                        at: place,
-                        machine: item.machine,
-                    });
+                    worklist.push(WorkItem { at: place, machine: item.machine });
                 }
             }
             // Padding after a call may mean that the call does not return; but compilers also align loops.
             Effect::Padding if after_call => {
-                worklist.push_last(WorkItem {
-                    at: next,
-                    machine: item.machine,
-                });
+                worklist.push_last(WorkItem { at: next, machine: item.machine });
                 return None;
             }
             Effect::JumpAnywhere | Effect::Stop => return None,

@@ -229,10 +229,7 @@ pub(super) fn decode(code: &[u8]) -> Option<Instruction> {
     if prefixes.is_short && matches!(effect, Effect::Push(_) | Effect::Pop(_)) {
         return None;
     }
-    (reader.at <= 15).then_some(Instruction {
-        length: reader.at,
-        effect,
-    })
+    (reader.at <= 15).then_some(Instruction { length: reader.at, effect })
 }
 
 fn is_prefix(byte: u8) -> bool {
@@ -313,20 +310,11 @@ fn with_operands(prefixes: Prefixes, opcode: u8, o: Operands, immediate: i32) ->
     match (opcode, o.register) {
         (0x89, Some(to)) if is_wide => Effect::Copy { to, from: o.reg },
         (0x8b, Some(from)) if is_wide => Effect::Copy { to: o.reg, from },
-        (0x89, None) if is_wide => Effect::Store {
-            to: o.slot,
-            from: o.reg,
-        },
-        (0x8b, None) if is_wide => Effect::Load {
-            to: o.reg,
-            from: o.slot,
-        },
+        (0x89, None) if is_wide => Effect::Store { to: o.slot, from: o.reg },
+        (0x8b, None) if is_wide => Effect::Load { to: o.reg, from: o.slot },
         (0x8d, None) if is_wide => match o.near {
             Some(distance) => Effect::Near(o.reg, distance),
-            None => Effect::Address {
-                to: o.reg,
-                of: o.slot,
-            },
+            None => Effect::Address { to: o.reg, of: o.slot },
         },
         (0x81 | 0x83, Some(register)) if is_wide => match o.group() {
             0 => Effect::Add(register, immediate),
@@ -396,10 +384,7 @@ fn escaped(reader: &mut Reader<'_>, prefixes: Prefixes) -> Option<Effect> {
 fn vector(reader: &mut Reader<'_>, opcode: u8) -> Option<Effect> {
     let first = reader.byte()?;
     // These prefixes store the register bits inverted.
-    let mut prefixes = Prefixes {
-        reg: (!first & 0x80) >> 4,
-        ..Prefixes::default()
-    };
+    let mut prefixes = Prefixes { reg: (!first & 0x80) >> 4, ..Prefixes::default() };
     let map = match opcode {
         0xc5 => 1,
         _ => {

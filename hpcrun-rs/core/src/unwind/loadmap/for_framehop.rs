@@ -28,12 +28,7 @@ impl FramehopModules {
                 ..Default::default()
             };
             let mapped = module.start..module.end;
-            unwinder.add_module(framehop::Module::new(
-                String::new(),
-                mapped,
-                module.bias,
-                info,
-            ));
+            unwinder.add_module(framehop::Module::new(String::new(), mapped, module.bias, info));
         }
         FramehopModules(unwinder)
     }

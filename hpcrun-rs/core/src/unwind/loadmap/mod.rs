@@ -165,20 +165,13 @@ pub fn locate(snapshot: &Snapshot, address: u64) -> Option<Located> {
         }
     }
     let found = find_object(address)?;
-    let known = snapshot
-        .find(address)
-        .filter(|m| m.start == found.start && m.bias == found.bias);
+    let known = snapshot.find(address).filter(|m| m.start == found.start && m.bias == found.bias);
     let id = match known {
         Some(m) => m.id,
         None => pending::id_for(snapshot.generation, found.start, found.bias)?,
     };
     STALE.store(true, Ordering::Relaxed);
-    Some(Located {
-        id,
-        bias: found.bias,
-        sections: found.sections,
-        registered: false,
-    })
+    Some(Located { id, bias: found.bias, sections: found.sections, registered: false })
 }
 
 /// The first address of the function that has code at another one; `None` where nothing describes the code.
@@ -265,11 +258,7 @@ mod pending {
     }
     static COUNT: AtomicU32 = AtomicU32::new(0);
     static TABLE: [Slot; SLOTS] = [const {
-        Slot {
-            key: AtomicU64::new(0),
-            start: AtomicU64::new(0),
-            bias: AtomicU64::new(0),
-        }
+        Slot { key: AtomicU64::new(0), start: AtomicU64::new(0), bias: AtomicU64::new(0) }
     }; SLOTS];
 
     pub(super) fn find(generation: u32, start: u64, bias: u64) -> Option<ModuleId> {
@@ -294,10 +283,7 @@ mod pending {
         let id = next_id()?;
         slot.start.store(start, Ordering::Relaxed);
         slot.bias.store(bias, Ordering::Relaxed);
-        slot.key.store(
-            u64::from(generation) << 32 | u64::from(id.0),
-            Ordering::Release,
-        );
+        slot.key.store(u64::from(generation) << 32 | u64::from(id.0), Ordering::Release);
         Some(id)
     }
 
@@ -345,9 +331,7 @@ struct Writer {
     retired: Vec<Box<Snapshot>>,
 }
 
-static WRITER: Mutex<Writer> = Mutex::new(Writer {
-    retired: Vec::new(),
-});
+static WRITER: Mutex<Writer> = Mutex::new(Writer { retired: Vec::new() });
 
 /// Takes a new snapshot if modules were loaded or unloaded since the last one.
 ///
@@ -375,9 +359,7 @@ pub fn refresh(quiescent: impl FnOnce() -> bool) -> Changes {
     let next = Box::into_raw(Box::new(Snapshot {
         generation,
         version,
-        framehop: FOR_FRAMEHOP
-            .load(Ordering::Relaxed)
-            .then(|| FramehopModules::of(&modules)),
+        framehop: FOR_FRAMEHOP.load(Ordering::Relaxed).then(|| FramehopModules::of(&modules)),
         modules,
     }));
     let previous = CURRENT.swap(next, Ordering::AcqRel);
@@ -404,11 +386,7 @@ fn assign_ids(modules: &mut [Module], old: Option<&Snapshot>) -> Changes {
             continue;
         }
         let ids = pending::all(generation, m.start, m.bias);
-        let ids = if ids.is_empty() {
-            vec![next_id().unwrap_or(ModuleId::UNKNOWN)]
-        } else {
-            ids
-        };
+        let ids = if ids.is_empty() { vec![next_id().unwrap_or(ModuleId::UNKNOWN)] } else { ids };
         m.id = ids[0];
         for id in ids {
             changes.added.push(Module { id, ..m.clone() });

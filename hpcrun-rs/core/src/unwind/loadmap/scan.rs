@@ -108,16 +108,13 @@ fn describe(info: &libc::dl_phdr_info, vdso: u64) -> Option<Module> {
     let loads = || headers.iter().filter(|h| h.p_type == libc::PT_LOAD);
     let start = bias.wrapping_add(loads().map(|h| h.p_vaddr).min()?);
     let end = bias.wrapping_add(loads().map(|h| h.p_vaddr + h.p_memsz).max()?);
-    let sections = headers
-        .iter()
-        .find(|h| h.p_type == libc::PT_GNU_EH_FRAME)
-        .and_then(|h| {
-            let segment =
-                loads().find(|l| h.p_vaddr >= l.p_vaddr && h.p_vaddr < l.p_vaddr + l.p_memsz)?;
-            let limit = bias.wrapping_add(segment.p_vaddr + segment.p_memsz);
-            // SAFETY: the range lies in a mapped segment of the module.
-            unsafe { sections_at(bias.wrapping_add(h.p_vaddr), limit, bias) }
-        });
+    let sections = headers.iter().find(|h| h.p_type == libc::PT_GNU_EH_FRAME).and_then(|h| {
+        let segment =
+            loads().find(|l| h.p_vaddr >= l.p_vaddr && h.p_vaddr < l.p_vaddr + l.p_memsz)?;
+        let limit = bias.wrapping_add(segment.p_vaddr + segment.p_memsz);
+        // SAFETY: the range lies in a mapped segment of the module.
+        unsafe { sections_at(bias.wrapping_add(h.p_vaddr), limit, bias) }
+    });
     let code = loads()
         .filter(|h| h.p_flags & (libc::PF_R | libc::PF_W | libc::PF_X) == libc::PF_R | libc::PF_X)
         .max_by_key(|h| h.p_filesz)
@@ -160,11 +157,7 @@ fn module_path(info: &libc::dl_phdr_info, is_vdso: bool) -> String {
     }
     // SAFETY: a NUL-terminated string of the loader, or null.
     let name = unsafe {
-        if info.dlpi_name.is_null() {
-            &[][..]
-        } else {
-            CStr::from_ptr(info.dlpi_name).to_bytes()
-        }
+        if info.dlpi_name.is_null() { &[][..] } else { CStr::from_ptr(info.dlpi_name).to_bytes() }
     };
     if name.is_empty() {
         return executable_path();
@@ -174,10 +167,8 @@ fn module_path(info: &libc::dl_phdr_info, is_vdso: bool) -> String {
 
 /// The path of the running executable.
 pub fn executable_path() -> String {
-    std::fs::read_link("/proc/self/exe").map_or_else(
-        |_| "[executable]".to_owned(),
-        |p| text_of(p.as_os_str().as_bytes()),
-    )
+    std::fs::read_link("/proc/self/exe")
+        .map_or_else(|_| "[executable]".to_owned(), |p| text_of(p.as_os_str().as_bytes()))
 }
 
 /// Finds `NT_GNU_BUILD_ID` in a note segment.

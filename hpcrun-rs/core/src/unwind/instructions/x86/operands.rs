@@ -76,12 +76,8 @@ impl Operands {
 pub(super) fn operands(reader: &mut Reader<'_>, prefixes: Prefixes) -> Option<Operands> {
     let modrm = reader.byte()?;
     let (mode, rm) = (modrm >> 6, modrm & 7);
-    let mut operands = Operands {
-        reg: modrm >> 3 & 7 | prefixes.reg,
-        register: None,
-        slot: None,
-        near: None,
-    };
+    let mut operands =
+        Operands { reg: modrm >> 3 & 7 | prefixes.reg, register: None, slot: None, near: None };
     if mode == 3 {
         operands.register = Some(rm | prefixes.base);
         return Some(operands);

@@ -27,11 +27,7 @@ fn check(code: &[u8]) -> Option<usize> {
     let is_near = full.op0_kind() == OpKind::NearBranch64;
     let control = match full.flow_control() {
         FlowControl::Return if full.mnemonic() == Mnemonic::Ret => {
-            let arguments = if full.op_count() == 1 {
-                full.immediate16()
-            } else {
-                0
-            };
+            let arguments = if full.op_count() == 1 { full.immediate16() } else { 0 };
             Some(Effect::Return(arguments))
         }
         FlowControl::UnconditionalBranch if is_near => Some(Effect::Jump(distance())),
@@ -58,10 +54,7 @@ fn check(code: &[u8]) -> Option<usize> {
         _ => assert_eq!(moved, 0, "{}", what()),
     }
     let written = full.op0_register();
-    let writes = !matches!(
-        full.mnemonic(),
-        Mnemonic::Cmp | Mnemonic::Test | Mnemonic::Bt
-    );
+    let writes = !matches!(full.mnemonic(), Mnemonic::Cmp | Mnemonic::Test | Mnemonic::Bt);
     match (ours.effect, full.mnemonic()) {
         (Effect::Copy { to, from }, Mnemonic::Mov) => {
             assert_eq!(Some(to), number(written), "{}", what());
@@ -114,11 +107,7 @@ fn check(code: &[u8]) -> Option<usize> {
             panic!("{}", what())
         }
         (Effect::Push(r) | Effect::Pop(r), _) => {
-            let register = if full.op_count() == 0 {
-                None
-            } else {
-                number(written)
-            };
+            let register = if full.op_count() == 0 { None } else { number(written) };
             assert_eq!(r, register, "{}", what());
         }
         // In compiled code, every other write to the stack pointer must appear as `Change`.
@@ -141,10 +130,9 @@ fn slot(full: &iced_x86::Instruction, effect: Effect, what: &dyn Fn() -> String)
     };
     let base = number(full.memory_base());
     let plain = full.memory_index() == iced_x86::Register::None;
-    let expected = base.filter(|_| plain).map(|base| Slot {
-        base,
-        displacement: full.memory_displacement64() as i32,
-    });
+    let expected = base
+        .filter(|_| plain)
+        .map(|base| Slot { base, displacement: full.memory_displacement64() as i32 });
     assert_eq!(slot, expected, "{}", what());
 }
 
@@ -154,10 +142,7 @@ fn real_code_is_read_as_by_an_independent_decoder() {
     use object::{Object as _, ObjectSection as _};
     let maps = std::fs::read_to_string("/proc/self/maps").expect("readable");
     let libc = maps.lines().filter_map(|l| l.split_whitespace().nth(5));
-    let libc = libc
-        .into_iter()
-        .find(|path| path.contains("/libc.so"))
-        .expect("libc");
+    let libc = libc.into_iter().find(|path| path.contains("/libc.so")).expect("libc");
     let this = std::env::current_exe().expect("a path");
     for path in [this, libc.into()] {
         let data = std::fs::read(path).expect("readable");
@@ -181,16 +166,8 @@ fn real_code_is_read_as_by_an_independent_decoder() {
 /// Decodes all opcodes of all maps, with many operands and the usual prefixes.
 #[test]
 fn all_forms_are_read_as_by_an_independent_decoder() {
-    let legacy: [&[u8]; 8] = [
-        &[],
-        &[0x66],
-        &[0xf2],
-        &[0xf3],
-        &[0x67],
-        &[0x64],
-        &[0x66, 0xf0],
-        &[0x66, 0x66],
-    ];
+    let legacy: [&[u8]; 8] =
+        [&[], &[0x66], &[0xf2], &[0xf3], &[0x67], &[0x64], &[0x66, 0xf0], &[0x66, 0x66]];
     let rex: [&[u8]; 6] = [&[], &[0x41], &[0x48], &[0x4f], &[0x4a], &[0x48, 0x41]];
     let mut heads: Vec<Vec<u8>> = Vec::new();
     for prefix in legacy {
