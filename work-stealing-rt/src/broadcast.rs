@@ -99,7 +99,7 @@ where
     let run = |_migrated: bool| call(&op);
     let tasks: Vec<_> = workers
         .iter()
-        .map(|_| StackTask::new(&run, Linked::new(CountDown(&completion), location)))
+        .map(|_| StackTask::new(&run, Linked::new(CountDown(&completion), Some(location))))
         .collect();
     for (worker, task) in workers.iter().zip(&tasks) {
         post(worker, task.record());

@@ -71,8 +71,8 @@ pub(crate) struct Linked<E> {
 }
 
 impl<E> Linked<E> {
-    /// The calling strand spawns the task at `location`.
-    pub(crate) fn new(event: E, location: &'static Location<'static>) -> Self {
+    /// As for [`Link::new`].
+    pub(crate) fn new(event: E, location: Option<&'static Location<'static>>) -> Self {
         Linked { event, link: Link::new(location) }
     }
 }

@@ -122,7 +122,8 @@ where
 {
     // Both closures have migrated to the pool, whoever runs them there.
     let oper_b = |_| oper_b(true);
-    global::in_global(|worker| {
+    // A parallel iterator's own code calls this: its place says nothing.
+    global::in_global(None, |worker| {
         // SAFETY: the worker is the calling thread's for as long as this closure runs.
         let _task = unsafe { Installed::set(worker, false) };
         join_on::<_, _, _, _, true>(worker, true, oper_a, oper_b)

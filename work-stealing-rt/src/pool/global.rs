@@ -1,5 +1,6 @@
 //! The global pool, and the calling thread's pool.
 
+use core::panic::Location;
 use std::sync::{Once, OnceLock};
 
 use super::builder::ThreadPoolBuilder;
@@ -64,18 +65,22 @@ fn set_global(
 #[inline(always)]
 #[track_caller]
 pub(crate) fn on_worker<R: Send>(closure: impl FnOnce(&Worker) -> R + Send) -> R {
+    let location = Location::caller();
     Worker::with_current(|worker| match worker {
         Some(worker) => closure(worker),
-        None => in_global(closure),
+        None => in_global(Some(location), closure),
     })
 }
 
-/// Runs the closure in the global pool; the caller is not a worker.
+/// Runs the closure in the global pool; the caller, which is not a worker, waits at the location, or, without
+/// one, in its context.
 #[cold]
 #[inline(never)]
-#[track_caller]
-pub(crate) fn in_global<R: Send>(closure: impl FnOnce(&Worker) -> R + Send) -> R {
-    global().install(|| {
+pub(crate) fn in_global<R: Send>(
+    location: Option<&'static Location<'static>>,
+    closure: impl FnOnce(&Worker) -> R + Send,
+) -> R {
+    global().pool().run_from_outside(location, || {
         Worker::with_current(|worker| closure(worker.expect("installed closures run on workers")))
     })
 }

@@ -14,12 +14,15 @@ use crate::track;
 use crate::worker::{Pool, Worker};
 
 impl Pool {
-    /// Runs the closure on a worker of this pool while the caller, which is not one of them, waits.
+    /// Runs the closure on a worker of this pool while the caller, which is not one of them, waits at the
+    /// location; without one, in its context.
     #[cold]
     #[inline(never)]
-    #[track_caller]
-    pub(super) fn run_from_outside<R: Send>(&self, closure: impl FnOnce() -> R + Send) -> R {
-        let location = Location::caller();
+    pub(super) fn run_from_outside<R: Send>(
+        &self,
+        location: Option<&'static Location<'static>>,
+        closure: impl FnOnce() -> R + Send,
+    ) -> R {
         let closure = |_migrated: bool| {
             // SAFETY: an installed closure runs on a worker, which its thread stays meanwhile.
             let _installed = unsafe { Installed::set(same_worker(), true) };

@@ -1,6 +1,7 @@
 //! The handle of a pool.
 
 use core::fmt;
+use core::panic::Location;
 use std::sync::Arc;
 
 use super::life::Hold;
@@ -36,7 +37,8 @@ impl ThreadPool {
         OP: FnOnce() -> R + Send,
         R: Send,
     {
-        if self.current().is_some() { op() } else { self.pool().run_from_outside(op) }
+        let location = Some(Location::caller());
+        if self.current().is_some() { op() } else { self.pool().run_from_outside(location, op) }
     }
 
     /// The calling thread, if it is one of this pool's workers.

@@ -136,6 +136,14 @@ pub(crate) fn at(location: &'static Location<'static>) -> abi::Site {
     if is_active() { look_up(location) } else { 0 }
 }
 
+/// The site of the calling context; 0 if nothing is tracked, or it is not known.
+pub(crate) fn context() -> abi::Site {
+    match is_active().then(profiler::capture_context) {
+        None | Some(0) => 0,
+        Some(context) => abi::SITE_CONTEXT | context as abi::Site,
+    }
+}
+
 #[inline(never)]
 #[cfg_attr(target_os = "linux", unsafe(link_section = "wsrt_text"))]
 fn look_up(location: &'static Location<'static>) -> abi::Site {
