@@ -2,12 +2,15 @@
 //! records of their profiles, source lines by the frames that have them.
 //!
 //! A place is the innermost procedure of the user's own code: who waits for a lock is shown, not std's or
-//! libc's function that waits. A segment that begins or ends in a runtime, where no context was captured, has
+//! libc's function that waits, and who calls a parallel loop, not where it splits its tasks. A segment that begins or ends in a runtime, where no context was captured, has
 //! there the place of its other end. Where there is none it is the innermost procedure.
 
 use crate::model::critical_path::{CriticalPath, Known, Procedure, Start};
 use crate::model::hash::{FastMap, FastSet};
-use crate::model::symbols::{Frame, Kind, Line, ProcedureIndex, Symbols, base_name};
+use crate::model::loops::{LoopIndex, ParallelLoops};
+use crate::model::symbols::{
+    Frame, FrameIndex, Kind, Line, ModuleIndex, ProcedureIndex, Symbols, base_name,
+};
 use crate::model::warnings::Warnings;
 use crate::passes::function_times::{self, Times};
 use crate::passes::merge::paths::ProcessFrames;
@@ -30,6 +33,7 @@ pub fn resolve(
     measurements: &Measurements,
     frames: &[ProcessFrames],
     symbols: &Symbols,
+    loops: &ParallelLoops,
     warnings: &mut Warnings,
 ) -> Vec<(usize, CriticalPath)> {
     let processes = measurements.processes.iter().zip(frames).enumerate();
@@ -43,6 +47,7 @@ pub fn resolve(
             warnings.add(line);
         }
     }
+    let loops = loop_callers(loops, symbols);
     let lines = lines(tracked.iter().map(|(.., path)| *path), symbols);
     let named = tracked.into_iter().map(|(index, process, frames, path)| {
         let names = Names {
@@ -51,6 +56,7 @@ pub fn resolve(
             frames,
             contexts: contexts(process, frames, symbols, path.places()),
             lines: &lines,
+            loops: &loops,
         };
         (index, names.path(path))
     });
@@ -97,6 +103,26 @@ fn lines<'a>(paths: impl Iterator<Item = &'a file::CriticalPath>, symbols: &Symb
         }
     }
     lines
+}
+
+/// Who calls a parallel loop that was seen in a procedure's own machine code, by module and number in the
+/// module's structure; if that is one loop.
+type LoopCallers = FastMap<(ModuleIndex, u32), Found>;
+
+fn loop_callers(loops: &ParallelLoops, symbols: &Symbols) -> LoopCallers {
+    let calls: FastSet<Line> = loops.all.keys().filter_map(|key| key.call).collect();
+    let mut callers = FastMap::default();
+    for found in symbols.frames.iter().flat_map(procedures) {
+        let line = found.1.filter(|line| calls.contains(line) && is_own(found.0, symbols));
+        line.map(|line| *callers.entry(line).or_insert(found));
+    }
+    let functions = loops.by_function.iter().filter(|(_, loops)| loops.len() == 1);
+    let caller = |index: &LoopIndex| loops.all.get_index(index.0 as usize)?.0.call;
+    let known = functions.filter_map(|(function, loops)| {
+        let call = loops.first().and_then(caller)?;
+        Some((*function, *callers.get(&call)?))
+    });
+    known.collect()
 }
 
 /// The procedures of a frame, innermost first, each with the line that it has reached.
@@ -203,6 +229,7 @@ struct Names<'a> {
     frames: &'a ProcessFrames,
     contexts: FastMap<(u32, u32), Found>,
     lines: &'a Lines,
+    loops: &'a LoopCallers,
 }
 
 impl Names<'_> {
@@ -239,9 +266,7 @@ impl Names<'_> {
     fn place(&self, site: &Site) -> At {
         let found = match site {
             Site::Unknown | Site::Remote { .. } => None,
-            Site::Address(address) => self
-                .frame(*address)
-                .and_then(|frame| own(frame, self.symbols).or_else(|| procedures(frame).next())),
+            Site::Address(address) => self.frames.get(&address.0).and_then(|f| self.in_frame(*f)),
             Site::Context { profile, record } => self.contexts.get(&(*profile, *record)).copied(),
             Site::Source { file, line } => self.at_line(file, *line),
         };
@@ -255,6 +280,12 @@ impl Names<'_> {
             at.is_foreign |= self.is_runtime(file);
         }
         at
+    }
+
+    fn in_frame(&self, id: FrameIndex) -> Option<Found> {
+        let frame = self.symbols.frame(id);
+        let in_loop = || self.loops.get(&self.symbols.function_of(id)?).copied();
+        own(frame, self.symbols).or_else(in_loop).or_else(|| procedures(frame).next())
     }
 
     /// Whether a source file is a runtime's.
