@@ -2,8 +2,9 @@
 //! records of their profiles, source lines by the frames that have them.
 //!
 //! A place is the innermost procedure of the user's own code: who waits for a lock is shown, not std's or
-//! libc's function that waits, and who calls a parallel loop, not where it splits its tasks. A segment that begins or ends in a runtime, where no context was captured, has
-//! there the place of its other end. Where there is none it is the innermost procedure.
+//! libc's function that waits, and who calls a parallel loop, not where it splits its tasks. A segment that
+//! begins or ends in a runtime, where no context was captured, has there the place of its other end. Where
+//! there is none it is the innermost procedure.
 
 use crate::model::critical_path::{CriticalPath, Known, Procedure, Start};
 use crate::model::hash::{FastMap, FastSet};
