@@ -271,7 +271,7 @@ pub struct RegionsArgs {
     /// Start-up overheads, by `hpcrun-rs calibrate` [default: those of the run's host in the user's cache]
     #[arg(long, value_name = "FILE")]
     pub calibration: Option<PathBuf>,
-    /// How often a region was executed, by its name or the end of it
+    /// How often a region was executed, by its name or the end of it, if that was not counted
     #[arg(long, value_name = "NAME=COUNT", value_parser = execution)]
     pub executions: Vec<(String, u64)>,
     /// Database of a run on one worker, for serial times
