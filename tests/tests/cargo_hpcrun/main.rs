@@ -242,7 +242,7 @@ fn the_end_is_the_programs_and_the_report_comes_all_the_same() {
         .manifest("short", "")
         .file("src/main.rs", "fn main() { println!(\"done\"); }")
         .locked();
-    let outcome = Outcome::of(&mut short.bare(&["-q"])).succeed();
+    let outcome = Outcome::of(&mut short.bare(&["-q", "-e", "cpu-time@1"])).succeed();
     let expected = "warning: no report: short ended before its first sample";
     assert!(outcome.ours()[0].contains(expected), "{outcome:#?}");
     assert_eq!(outcome.stderr.lines().count(), 1, "{outcome:#?}");
