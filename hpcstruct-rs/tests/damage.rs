@@ -220,3 +220,39 @@ fn split_debug_information_that_is_lost_is_said() {
     assert!(has_name(&structure, "entry"));
     assert!(structure.notes.iter().any(|n| n.contains(".dwo")), "{:?}", structure.notes);
 }
+
+/// A file of a few kilobytes with a section that claims, and decompresses to, `size` bytes of zeros.
+fn bomb(folder: &Folder, size: usize) -> std::path::PathBuf {
+    use object::{Object, ObjectSection};
+    use std::io::Write as _;
+    let mut packed = [1u32, 0].map(u32::to_le_bytes).concat();
+    packed.extend([size as u64, 1].map(u64::to_le_bytes).concat());
+    let mut zeros = flate2::write::ZlibEncoder::new(packed, flate2::Compression::best());
+    for _ in 0..size >> 20 {
+        zeros.write_all(&[0; 1 << 20]).expect("compressed");
+    }
+    folder.write("zeros", zeros.finish().expect("compressed"));
+    folder.write("p.c", C);
+    let path = folder.gcc("p.c", "p", &["-O2"]);
+    folder.run("objcopy", &["--add-section", ".debug_info=zeros", "p"]);
+    let mut data = std::fs::read(&path).expect("built");
+    let file = object::File::parse(&*data).expect("undamaged");
+    let index = file.section_by_name(".debug_info").expect("added").index().0;
+    let headers = u64::from_le_bytes(data[0x28..0x30].try_into().expect("eight bytes")) as usize;
+    // The upper flags, of which the fourth bit says that the section is compressed.
+    data[headers + 64 * index + 9] |= 8;
+    std::fs::write(&path, data).expect("written");
+    path
+}
+
+#[test]
+fn a_small_file_that_would_fill_the_memory_is_said_and_left_out() {
+    let folder = Folder::new("damage-bomb");
+    let structure = whole(&bomb(&folder, 256 << 20));
+    let said = |n: &String| n.contains(".debug_info") && n.contains("claim to hold 268435456;");
+    assert!(structure.notes.iter().any(said), "{:?}", structure.notes);
+    assert!(has_name(&structure, "entry"));
+    // As much as real files hold is decompressed, whatever it is.
+    let small = whole(&bomb(&folder, 16 << 20));
+    assert!(!small.notes.iter().any(|n| n.contains("claim")), "{:?}", small.notes);
+}

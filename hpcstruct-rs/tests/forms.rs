@@ -161,6 +161,32 @@ fn rustc_packages_and_objects_tell_the_same() {
 }
 
 #[test]
+fn a_mapped_compilation_directory_is_written_once() {
+    let folder = Folder::new("forms-prefix");
+    folder.write("sub/a.c", "#include \"../inc/b.h\"\nint main(int c, char **v) { return of(c); }");
+    folder.write("inc/b.h", "static __attribute__((noinline)) int of(int c) { return c * 3; }");
+    let top = folder.0.to_str().expect("UTF-8");
+    for compiler in ["gcc", "clang"] {
+        if !installed(compiler) {
+            continue;
+        }
+        for version in ["-gdwarf-4", "-gdwarf-5"] {
+            let build =
+                format!("cd sub && {compiler} -O1 {version} -ffile-prefix-map={top}=. a.c -o ../p");
+            folder.run("sh", &["-c", &build]);
+            let structure = whole(&folder.0.join("p"));
+            let lines = structure.spans.iter().filter_map(|span| span.line);
+            let files = lines.map(|line| structure.string(line.file));
+            let mut files: Vec<&str> =
+                files.map(|file| file.strip_prefix("./").unwrap_or(file)).collect();
+            files.sort_unstable();
+            files.dedup();
+            assert_eq!(files, ["inc/b.h", "sub/a.c"], "{compiler} {version}");
+        }
+    }
+}
+
+#[test]
 fn what_dwz_moved_to_a_shared_file_is_found() {
     if !installed("dwz") {
         return;

@@ -1,7 +1,7 @@
 //! Names as users wrote them, whatever the debug level, the optimisation and the mangling.
 
 use crate::common::{Folder, NAMES_RS, frames, has_name, procedure_name, spans_of, whole};
-use hpc_formats::structure::Origin;
+use hpc_formats::structure::{Origin, Procedure, ScopeKind};
 
 #[test]
 fn rust_procedures_are_qualified_at_every_debug_level() {
@@ -164,6 +164,118 @@ fn v0_names_show_their_generic_arguments() {
     let structure = whole(&folder.rustc("shapes.rs", "p", &flags));
     assert!(has_name(&structure, "shapes::apply::<shapes::main::{closure#0}>"));
     assert!(has_name(&structure, "shapes::shapes::Ring<u32>::outline"));
+}
+
+/// A procedure whose symbol is that of a trait implementation, with and without a compiler's suffix.
+const SUFFIXED_RS: &str = r#"
+#[export_name = "_ZN66_$LT$rayon_core..job..StackJob$u20$as$u20$rayon_core..job..Job$GT$7execute17h375c44ad7482667aE.llvm.2623"]
+pub extern "C" fn a(x: u64) -> u64 { (0..x).fold(1, |s, i| s ^ (i * s)) }
+#[export_name = "_ZN57_$LT$alloc..vec..Vec$u20$as$u20$core..ops..drop..Drop$GT$4drop17h375c44ad7482667bE.2623"]
+pub extern "C" fn b(x: u64) -> u64 { (0..x).fold(3, |s, i| s ^ (i * s)) }
+"#;
+
+#[test]
+fn rust_names_with_a_suffix_keep_their_origin() {
+    let folder = Folder::new("names-suffix");
+    folder.write("p.rs", SUFFIXED_RS);
+    let structure = whole(&folder.rustc("p.rs", "p.so", &["-O", "--crate-type", "cdylib"]));
+    for (name, origin) in [
+        ("<rayon_core::job::StackJob as rayon_core::job::Job>::execute", Origin::Runtime),
+        ("<alloc::vec::Vec as core::ops::drop::Drop>::drop", Origin::System),
+    ] {
+        let is_it = |p: &&Procedure| structure.string(p.name) == name;
+        let found = structure.procedures.iter().find(is_it);
+        assert_eq!(found.unwrap_or_else(|| panic!("no {name}")).origin, origin, "{name}");
+    }
+}
+
+const CALLS: &str = r#"
+struct Add { int k; int operator()(int x) const { return x * k + 1; } };
+__attribute__((noinline)) int f(int *a, int n, Add g) {
+  int s = 0;
+  auto mix = [&](int x) { return x ^ s; };
+  for (int i = 0; i < n; i++) s ^= g(mix(a[i]));
+  return s;
+}
+int main(int c, char **) { int a[3] = {c, 2, 3}; return f(a, 3, Add{c}); }
+"#;
+
+#[test]
+fn call_operators_are_lambdas_only_where_that_is_known() {
+    let folder = Folder::new("names-calls");
+    folder.write("p.cc", CALLS);
+    let names = |compiler: &str, debug: &str| {
+        folder.run(compiler, &["-O2", debug, "p.cc", "-o", "p"]);
+        let structure = whole(&folder.0.join("p"));
+        let inlined = structure.scopes.iter().filter(|scope| scope.kind == ScopeKind::Inlined);
+        let mut names: Vec<String> =
+            inlined.map(|scope| structure.string(scope.name).to_owned()).collect();
+        names.sort();
+        names.dedup();
+        names
+    };
+    assert_eq!(names("g++", "-g"), ["Add::operator()", "{lambda}"]);
+    assert_eq!(names("g++", "-g1"), ["Add::operator()", "operator()"]);
+    if std::process::Command::new("clang++").arg("--version").output().is_err() {
+        println!("SKIPPED: clang++ is not installed; its call operators are not tested");
+        return;
+    }
+    assert_eq!(names("clang++", "-g"), ["Add::operator()", "f(int*, int, Add)::$_0::operator()"]);
+    assert_eq!(names("clang++", "-g1"), ["operator()"]);
+}
+
+/// Debug information by hand: the names that a procedure has there are both `own`, in `language`.
+fn named_twice(symbol: &str, own: [&str; 2], language: u16) -> String {
+    let [plain, linkage] = own;
+    format!(
+        ".text
+.type \"{symbol}\",@function
+\"{symbol}\":
+.Lb: xor %eax,%eax
+ ret
+.Le: .size \"{symbol}\",.-\"{symbol}\"
+.section .debug_abbrev,\"\",@progbits
+.byte 1,0x11,1,0x11,1,0x12,1,3,8,0x13,5,0,0, 2,0x2e,0,3,8,0x6e,8,0x11,1,0x12,1,0,0, 0
+.section .debug_info,\"\",@progbits
+.long .Lend-.Lv
+.Lv: .value 4
+.long 0
+.byte 8, 1
+.quad .Lb
+.quad .Le
+.asciz \"x\"
+.value {language}
+.byte 2
+.asciz \"{plain}\"
+.asciz \"{linkage}\"
+.quad .Lb
+.quad .Le
+.byte 0
+.Lend:
+"
+    )
+}
+
+#[test]
+fn the_name_that_tells_more_is_shown() {
+    let folder = Folder::new("names-poor");
+    for (symbol, own, language, shown) in [
+        // As Crystal writes them.
+        ("Person::new", ["new"; 2], 2, "Person::new"),
+        ("Array(T)@List(T)#each", ["each"; 2], 2, "Array(T)@List(T)#each"),
+        // As GHC does.
+        ("Main_go16_info", ["c3jM", "Main_go16_info"], 0x18, "Main_go16_info"),
+        // C's with a label, and gfortran's main program.
+        ("other", ["own", "other"], 12, "own"),
+        ("MAIN__", ["p", "MAIN__"], 8, "p"),
+    ] {
+        folder.write("p.s", named_twice(symbol, own, language));
+        let path = folder.gcc("p.s", "p.so", &["-nostdlib", "-shared"]);
+        let structure = whole(&path);
+        let names: Vec<&str> =
+            structure.procedures.iter().map(|p| structure.string(p.name)).collect();
+        assert_eq!(names, [shown]);
+    }
 }
 
 const CPP: &str = r#"

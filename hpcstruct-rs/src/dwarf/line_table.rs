@@ -182,14 +182,16 @@ pub(crate) fn written<'d>(debug: &Debug<'d>, unit: u32, file: u64) -> Option<Wri
     let dwarf = debug.dwarf(number)?;
     let header = unit.line_program.as_ref()?.header();
     let entry = header.file(file)?;
-    // Directory 0 is the compilation directory itself, before DWARF 5 without an entry.
-    let is_stated = entry.directory_index() != 0 || header.version() >= 5;
-    let directory = if is_stated { entry.directory(header) } else { None };
+    let directory = entry.directory(header).and_then(|value| bytes(dwarf, unit, value));
+    let compilation = unit.comp_dir.map(|d| d.slice());
+    // Directory 0 is the compilation directory itself, before DWARF 5 without an entry. It may be a
+    // relative one (a mapped prefix), which must not be joined to itself as older LLVM does.
+    let is_compilation = entry.directory_index() == 0;
     Some(Written {
-        directories: [
-            unit.comp_dir.map(|d| d.slice()),
-            directory.and_then(|value| bytes(dwarf, unit, value)),
-        ],
+        directories: match is_compilation {
+            true => [directory.filter(|_| header.version() >= 5).or(compilation), None],
+            false => [compilation, directory],
+        },
         name: bytes(dwarf, unit, entry.path_name())?,
     })
 }

@@ -13,6 +13,7 @@ pub(crate) mod walk;
 
 use crate::base::parallel;
 use crate::input::image::section_of;
+use attributes::UnitRef;
 use gimli::{Dwarf, DwarfSections, EndianSlice, RunTimeEndian, Section as _, SectionId, Unit};
 use object::{Object as _, ObjectSection as _};
 use std::borrow::Cow;
@@ -332,14 +333,13 @@ impl<'d> Debug<'d> {
 
     /// The code ranges that a unit states for itself; `None` when it states none.
     pub(crate) fn unit_ranges(&self, number: u32) -> Option<Vec<Range<u64>>> {
-        let unit = self.units.get(number as usize)?;
+        let unit = UnitRef::new(self, number)?;
+        let mut entries = unit.unit.entries_raw(None).ok()?;
+        let root = entries.read_abbreviation().ok()??;
+        let attributes = unit.attributes(&mut entries, root.attributes()).ok()?;
         let mut ranges = Vec::new();
-        let mut iter = self.dwarf(number)?.unit_ranges(unit).ok()?;
-        while let Ok(Some(range)) = iter.next() {
-            if range.begin < range.end {
-                ranges.push(range.begin..range.end);
-            }
-        }
+        // A list that is damaged says less than is true.
+        unit.ranges(&attributes, |range| ranges.push(range)).ok()?;
         (!ranges.is_empty()).then_some(ranges)
     }
 

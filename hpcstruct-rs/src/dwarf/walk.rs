@@ -75,6 +75,8 @@ pub(crate) struct Walked<'d> {
     pub(crate) contexts: Vec<Context<'d>>,
     /// Offset of every procedure entry that lies in a context, ascending, with the context.
     pub(crate) context_of: Vec<(usize, usize)>,
+    /// Offset of every procedure entry that lies directly in a type without a name, ascending.
+    unnamed: Vec<usize>,
     /// All procedures' ranges, wanted or not.
     pub(crate) covered: Vec<Range<u64>>,
     /// What could not be read.
@@ -90,6 +92,7 @@ impl<'d> Walked<'d> {
         self.ranges.clear();
         self.contexts.clear();
         self.context_of.clear();
+        self.unnamed.clear();
         self.covered.clear();
         self.damage = None;
     }
@@ -101,6 +104,11 @@ impl<'d> Walked<'d> {
 
     pub(crate) fn ranges_of(&self, scope: &ScopeDie) -> &[Range<u64>] {
         &self.ranges[scope.ranges.start as usize..scope.ranges.end as usize]
+    }
+
+    /// Whether the procedure entry at `offset` lies directly in a type without a name.
+    pub(crate) fn is_in_unnamed(&self, offset: UnitOffset<usize>) -> bool {
+        self.unnamed.binary_search(&offset.0).is_ok()
     }
 
     /// Names around the procedure entry at `offset`, outermost first.
@@ -190,8 +198,14 @@ impl<'d> Walker<'_, 'd> {
                 entries.skip_attributes(specifications)?;
                 continue;
             }
-            if self.stack.len() > MAX_NESTING {
-                return Err(gimli::Error::UnsupportedOffset);
+            let nested = self.stack.len() > MAX_NESTING;
+            if nested || self.out.ranges.len().max(self.out.scopes.len()) > MAX_RANGES {
+                let what = if nested { "nested inlined calls" } else { "inlined calls" };
+                self.out.damage = Some(format!(
+                    "a unit with too many {what} to be real: those after {offset:#x} are left out",
+                    offset = offset.0
+                ));
+                return Ok(());
             }
             let attributes = self.unit.attributes(&mut entries, specifications)?;
             let around = match tag {
@@ -221,6 +235,9 @@ impl<'d> Walker<'_, 'd> {
     ) -> gimli::Result<Around<'d>> {
         let mut ranges = Vec::new();
         self.unit.ranges(attributes, |r| ranges.push(r))?;
+        if let Some((_, Around::Context(None, _))) = self.stack.last() {
+            self.out.unnamed.push(offset.0);
+        }
         if let Some(context) = self.context_of_procedure() {
             self.out.context_of.push((offset.0, context));
         }
@@ -251,9 +268,6 @@ impl<'d> Walker<'_, 'd> {
             _ => return Ok(None),
         };
         let first = out.ranges.len();
-        if first > MAX_RANGES || out.scopes.len() > MAX_RANGES {
-            return Err(gimli::Error::InvalidAddressRange);
-        }
         let ranges = &mut out.ranges;
         self.unit.ranges(attributes, |r| ranges.push(r))?;
         let id = out.scopes.len();

@@ -11,10 +11,16 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::path::Path;
 
-/// A decompressed section may be this much larger than its compressed bytes (deflate's limit)…
-const MAX_EXPANSION: u64 = 1032;
-/// … and never larger than this.
-const MAX_SECTION: u64 = 8 << 30;
+/// A section above this size…
+const LARGE: u64 = 32 << 20;
+/// … may be this many times as large as its compressed bytes. Debug information compresses to a third
+/// or a tenth; a small file that claims gigabytes is made to exhaust memory.
+const MAX_EXPANSION: u64 = 32;
+
+/// The most bytes that `packed` compressed ones are decompressed to.
+pub(crate) fn most_of_packed(packed: usize) -> u64 {
+    LARGE.max((packed as u64).saturating_mul(MAX_EXPANSION))
+}
 
 /// An ELF image that has passed its first checks.
 #[derive(Debug)]
@@ -127,12 +133,12 @@ pub(crate) fn section_of<'d>(file: &object::File<'d>, name: &str) -> Result<Cow<
     let describe = |e: object::Error| format!("section {name}: {e}");
     let compressed = section.compressed_data().map_err(describe)?;
     if compressed.format != object::CompressionFormat::None {
-        let limit = (compressed.data.len() as u64)
-            .saturating_mul(MAX_EXPANSION)
-            .saturating_add(1 << 16)
-            .min(MAX_SECTION);
-        if compressed.uncompressed_size > limit {
-            return Err(format!("section {name}: impossible uncompressed size"));
+        let (packed, whole) = (compressed.data.len(), compressed.uncompressed_size);
+        if whole > most_of_packed(packed) {
+            return Err(format!(
+                "section {name}: {packed} bytes claim to hold {whole}; left out, as they would only fill \
+                 the memory"
+            ));
         }
     }
     compressed.decompress().map_err(describe)

@@ -3,13 +3,10 @@
 //!
 //! Input: the module. Invariant: what is unpacked is bounded, whatever the section claims.
 
-use crate::input::image::section_of;
+use crate::input::image::{most_of_packed, section_of};
 use std::io::Read as _;
 
 pub(crate) const SECTION: &str = ".gnu_debugdata";
-
-/// Largest unpacked table; real ones have a few megabytes.
-const MAX_SIZE: u64 = 256 << 20;
 
 /// The unpacked ELF file, if the module has one.
 pub(crate) fn symbols(file: &object::File<'_>, notes: &mut Vec<String>) -> Option<Vec<u8>> {
@@ -23,7 +20,12 @@ pub(crate) fn symbols(file: &object::File<'_>, notes: &mut Vec<String>) -> Optio
     };
     let mut out = Vec::new();
     let reader = lzma_rust2::XzReader::new(&*packed, false);
-    match reader.take(MAX_SIZE).read_to_end(&mut out) {
+    let most = most_of_packed(packed.len());
+    match reader.take(most.saturating_add(1)).read_to_end(&mut out) {
+        Ok(size) if size as u64 > most => {
+            notes.push(format!("damaged symbols: section {SECTION} holds more than {most} bytes"));
+            None
+        }
         Ok(_) => Some(out),
         Err(error) => {
             notes.push(format!("damaged symbols: section {SECTION}: {error}"));

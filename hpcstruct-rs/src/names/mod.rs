@@ -52,7 +52,8 @@ pub(crate) struct Stem<'a> {
 /// (`@@GLIBC_2.34`).
 pub(crate) fn stem(symbol: &str) -> Stem<'_> {
     let symbol = match symbol.split_once('@') {
-        Some((name, _)) if !name.is_empty() => name,
+        // Languages with readable symbols (Crystal) use the sign for something else.
+        Some((name, _)) if !name.is_empty() && is_identifier(name) => name,
         _ => symbol,
     };
     let whole = Stem { name: symbol, is_cold_part: false };
@@ -60,15 +61,25 @@ pub(crate) fn stem(symbol: &str) -> Stem<'_> {
     if symbol.ends_with('E') {
         return whole;
     }
-    let Some((base, suffixes)) = symbol.split_once('.') else {
+    // With a suffix too, only the dots behind such a name count.
+    let mut ends = symbol.match_indices("E.").map(|(at, _)| at + 1);
+    let name = ends.find(|end| symbol.starts_with("_ZN") && has_legacy_hash(&symbol[..*end]));
+    let Some(at) = name.or_else(|| symbol.find('.')) else {
         return whole;
     };
+    let (base, suffixes) = (&symbol[..at], &symbol[at + 1..]);
     let number = |s: &str| !s.is_empty() && s.bytes().all(|b| b.is_ascii_digit());
     let known = |s: &str| SUFFIX_WORDS.contains(&s) || number(s);
     if base.is_empty() || !suffixes.split('.').all(known) {
         return whole;
     }
     Stem { name: base, is_cold_part: suffixes.split('.').any(|s| s == "cold") }
+}
+
+/// Whether a symbol is an identifier, as those of most languages are; others put readable text into
+/// the symbol table.
+pub(crate) fn is_identifier(symbol: &str) -> bool {
+    symbol.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b'$'))
 }
 
 /// A stem without the hash of Rust's legacy scheme, which readable names do not show.
@@ -242,6 +253,18 @@ mod tests {
         assert_eq!(stem(".hidden").name, ".hidden");
         assert_eq!(stem("f").name, "f");
         assert_eq!(stem("f@@GLIBC_2.34").name, "f");
+        assert_eq!(stem("Array(T)@List(T)#each").name, "Array(T)@List(T)#each");
+    }
+
+    #[test]
+    fn suffixes_of_names_with_dots_of_their_own_are_stripped() {
+        let legacy = "_ZN39_$LT$my..Array$u20$as$u20$my..Split$GT$4work17h375c44ad7482667aE";
+        for suffix in ["", ".2623", ".llvm.9834098671", ".llvm.98.cold", ".cold"] {
+            let symbol = format!("{legacy}{suffix}");
+            assert_eq!(stem(&symbol).name, legacy, "{suffix}");
+            assert_eq!(of(&symbol), "<my::Array as my::Split>::work");
+            assert_eq!(stem(&symbol).is_cold_part, suffix.ends_with("cold"));
+        }
     }
 
     #[test]

@@ -30,6 +30,10 @@ pub(crate) fn qualified(known: &Known<'_>, is_fortran: bool) -> Option<String> {
             Cow::Borrowed(_) => None,
         };
     };
+    // Ada's names have their packages in them.
+    if plain.strip_prefix(last).is_some_and(|rest| rest.starts_with("__")) {
+        return Some(plain.to_owned());
+    }
     let (around, name) = match outlined_suffix(plain) {
         // Debug information nests an outlined part in its procedure.
         Some(suffix) => (around, format!("{last}{suffix}")),
@@ -85,6 +89,7 @@ mod tests {
         };
         assert_eq!(of("f", &["a", "b"], "a_f", false), "a::b::f");
         assert_eq!(of("f", &["a<.5>"], "x", false), "a<.5>::f");
+        assert_eq!(of("a__v__f", &["a"], "a__v__f", false), "a__v__f");
         assert_eq!(of("f", &["B(u32)"], "a.B(u32).f", false), "a.B(u32).f");
         assert_eq!(of("f", &["a.b"], "__a_MOD_f", true), "a::b::f");
         assert_eq!(of("f", &[], "__a_MOD_f", true), "a::f");

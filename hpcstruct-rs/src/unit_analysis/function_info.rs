@@ -36,6 +36,14 @@ pub(crate) struct Body {
     pub(crate) line: u32,
 }
 
+/// The name of call operators.
+const CALL: &str = "operator()";
+
+/// What a lambda is called whose call operator has no linkage name: gcc gives it none where it is
+/// inlined, but puts it in a type without a name. With line tables alone nothing tells it from the
+/// call operator of a named type; both are `operator()` then.
+const LAMBDA: &str = "{lambda}";
+
 /// Larger file indices are not cached; real units have fewer files.
 const MAX_OWN_FILES: usize = 1 << 20;
 
@@ -159,10 +167,15 @@ impl<'a, 'd> FunctionInfos<'a, 'd> {
         description: &Description<'d>,
         walked: &Walked<'d>,
     ) -> Vec<&'d str> {
-        match description.root {
-            Some(root) if root.unit == entry.unit => walked.path_of(self.debug, root.offset),
-            _ => Vec::new(),
+        let Some(root) = description.root.filter(|root| root.unit == entry.unit) else {
+            return Vec::new();
+        };
+        let mut path = walked.path_of(self.debug, root.offset);
+        let name = || description.name.and_then(|name| name.get(self.debug));
+        if walked.is_in_unnamed(root.offset) && name() == Some(CALL) {
+            path.push(LAMBDA);
         }
+        path
     }
 
     /// The info of the inlined procedure that an entry describes; `body` is where its body lies, `rows`
@@ -353,12 +366,20 @@ impl<'a, 'd> FunctionInfos<'a, 'd> {
             };
             return (name, Scheme::Rust);
         }
+        if path.last() == Some(&LAMBDA) {
+            return (path.join("::"), Scheme::Cpp);
+        }
+        if self.language.has_labels_for_names {
+            let name = known.linkage.or(symbol).unwrap_or(plain);
+            return (name.to_owned(), Scheme::Plain);
+        }
+        // Crystal writes the whole name into the symbol table alone.
+        let is_text = |s: &&str| path.is_empty() && !names::is_identifier(s);
+        if let Some(text) = symbol.map(|s| names::stem(s).name).filter(is_text) {
+            return (text.to_owned(), Scheme::Plain);
+        }
         if let Some(name) = qualified::qualified(known, self.language.is_fortran) {
             return (name, Scheme::Plain);
-        }
-        // C++ gives the call operators of inlined lambdas no linkage name.
-        if plain == "operator()" {
-            return ("{lambda}".to_owned(), Scheme::Cpp);
         }
         // In the C library debug information has internal names (`__libc_write`), the symbol
         // table the ones that programs use.
@@ -404,6 +425,8 @@ struct UnitLanguage {
     /// The crate of a unit of Rust.
     unit_crate: Option<UnitCrate>,
     is_fortran: bool,
+    /// Haskell: plain names are the compiler's labels (`c3jM`).
+    has_labels_for_names: bool,
 }
 
 fn unit_language(debug: &Debug<'_>, unit: u32) -> UnitLanguage {
@@ -429,6 +452,7 @@ fn unit_language(debug: &Debug<'_>, unit: u32) -> UnitLanguage {
     UnitLanguage {
         is_rust: stated == Some(gimli::DW_LANG_Rust) || unit_crate.is_some(),
         unit_crate,
+        has_labels_for_names: stated == Some(gimli::DW_LANG_Haskell),
         is_fortran: matches!(
             stated,
             Some(
