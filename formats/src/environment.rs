@@ -10,8 +10,6 @@ pub const ENV_RATE: &str = "HPCRUN_RS_RATE";
 pub const ENV_CORES: &str = "HPCRUN_RS_CORES";
 /// `auto`, `perf-sigtrap`, `perf-signal` or `posix-timer`.
 pub const ENV_SOURCE: &str = "HPCRUN_RS_SOURCE";
-/// `native` or `framehop`.
-pub const ENV_UNWINDER: &str = "HPCRUN_RS_UNWINDER";
 /// Set to 1: waiting for locks is charged to the contexts that hold them.
 pub const ENV_LOCK_WAIT: &str = "HPCRUN_RS_LOCK_WAIT";
 /// Set: the critical path is tracked. Four numbers with blanks between: seconds after which it is written

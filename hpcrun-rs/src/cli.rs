@@ -49,12 +49,6 @@ pub(crate) struct Options {
           value_parser = ["auto", "perf-sigtrap", "perf-signal", "posix-timer"])]
     pub(crate) source: String,
 
-    /// What walks the stacks: `native` guesses nothing; `framehop`, the crate, goes by the frame pointer
-    /// where call frame information fails it.
-    #[arg(long, value_name = "UNWINDER", default_value = "native",
-          value_parser = ["native", "framehop"])]
-    pub(crate) unwinder: String,
-
     /// Wait for the program, then build the database and print the report to stdout.
     #[arg(long)]
     pub(crate) report: bool,

@@ -15,7 +15,6 @@ pub(crate) struct Settings<'a> {
     /// The table of inlined procedures.
     pub(crate) inlined: Option<&'a Path>,
     pub(crate) source: &'a str,
-    pub(crate) unwinder: &'a str,
     pub(crate) library: &'a Path,
     /// The library that observes MPI, in a job.
     pub(crate) mpi: Option<&'a Path>,
@@ -37,8 +36,7 @@ pub(crate) fn add_sampler(command: &mut Command, settings: &Settings<'_>) {
         .env(names::ENV_EVENT, settings.events.sampled.name)
         .env(names::ENV_RATE, settings.events.sampled.rate.to_string())
         .env(names::ENV_CORES, settings.cores.to_string())
-        .env(names::ENV_SOURCE, settings.source)
-        .env(names::ENV_UNWINDER, settings.unwinder);
+        .env(names::ENV_SOURCE, settings.source);
     if settings.mpi.is_some() {
         command.env(names::ENV_JOB, "1");
     }

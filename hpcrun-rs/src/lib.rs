@@ -154,7 +154,6 @@ fn prepare(options: &cli::Options) -> Result<Prepared, Failure> {
             critical_path: options.critical_path,
             inlined: inlined.as_deref(),
             source: &options.source,
-            unwinder: &options.unwinder,
             library: &library,
             mpi: mpi.as_deref(),
             directory: &made,

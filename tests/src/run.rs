@@ -80,7 +80,6 @@ pub struct Spec {
     rate: u32,
     cores: String,
     source: &'static str,
-    unwinder: &'static str,
     environment: Vec<(String, OsString)>,
     condition: Condition,
 }
@@ -98,7 +97,6 @@ impl Spec {
             rate: 200,
             cores: "2".into(),
             source: "auto",
-            unwinder: "native",
             environment: Vec::new(),
             condition: Condition::by_default(),
         }
@@ -151,12 +149,6 @@ impl Spec {
         self
     }
 
-    /// With this unwinder.
-    pub fn unwinder(mut self, unwinder: &'static str) -> Spec {
-        self.unwinder = unwinder;
-        self
-    }
-
     /// With this environment variable.
     pub fn environment(mut self, name: &str, value: impl Into<OsString>) -> Spec {
         self.environment.push((name.into(), value.into()));
@@ -204,8 +196,7 @@ impl Spec {
                 "" => "--critical-path".to_owned(),
                 repeat => format!("--critical-path={repeat}"),
             }))
-            .args(["--cores", &self.cores, "--source", self.source])
-            .args(["--unwinder", self.unwinder, "--"])
+            .args(["--cores", &self.cores, "--source", self.source, "--"])
             .arg(&self.program)
             .args(&self.arguments)
             .output()

@@ -97,10 +97,9 @@ fn printed(run: &Run, key: &str) -> f64 {
     line[key].as_f64().expect("a number")
 }
 
-fn check(workers: usize, unwinder: &'static str) {
+fn check(workers: usize) {
     let time = if is_long() { "1500" } else { "750" };
-    let run = Spec::fixture(&format!("oracle-{unwinder}-{workers}"), "oracle")
-        .unwinder(unwinder)
+    let run = Spec::fixture(&format!("oracle-{workers}"), "oracle")
         .arguments(&[&workers.to_string(), &N.to_string(), time])
         .rate(RATE)
         .cores(workers)
@@ -153,15 +152,8 @@ fn check(workers: usize, unwinder: &'static str) {
 fn no_sample_is_under_a_wrong_parent_on_1_to_8_workers() {
     let _cores = exclusive_cores();
     for workers in 1..=8 {
-        check(workers, "native");
+        check(workers);
     }
-}
-
-/// Where call frame information is complete framehop sees the same.
-#[test]
-fn framehop_sees_no_wrong_parent_either() {
-    let _cores = exclusive_cores();
-    check(2, "framehop");
 }
 
 #[test]

@@ -8,16 +8,12 @@
 //! `cargo bench -p hpcrun-core`.
 
 mod cold;
+mod reference;
 
-use framehop::x86_64::{CacheX86_64, UnwindRegsX86_64, UnwinderX86_64};
-use framehop::{
-    ExplicitModuleSectionInfo, FrameAddress, Module, MustNotAllocateDuringUnwind, Unwinder,
-};
 use hpcrun_core::lcct::{Identity, MetricSet, Tree, Words};
 use hpcrun_core::logical::{self, BacktraceCache, LogicalCursor, PathBuffer, agents};
-use hpcrun_core::unwind::registers::number;
 use hpcrun_core::unwind::stack::StackSlot;
-use hpcrun_core::unwind::{Cursor, Registers, StackBounds, Unwind, UnwinderKind, loadmap};
+use hpcrun_core::unwind::{Cursor, Registers, StackBounds, Unwind, loadmap};
 use std::hint::black_box;
 use std::time::Instant;
 
@@ -41,33 +37,7 @@ struct Bench {
     path: PathBuffer,
     cache: BacktraceCache,
     tree: Tree,
-    framehop: Framehop,
-}
-
-/// The reference of the comparison.
-struct Framehop {
-    unwinder: UnwinderX86_64<&'static [u8], MustNotAllocateDuringUnwind>,
-    cache: CacheX86_64<MustNotAllocateDuringUnwind>,
-}
-
-impl Framehop {
-    fn new(modules: &[loadmap::Module]) -> Framehop {
-        let mut unwinder = UnwinderX86_64::new();
-        for module in modules {
-            let Some(s) = &module.sections else { continue };
-            let range = |from: u64, bytes: &[u8]| from..from + bytes.len() as u64;
-            let info = ExplicitModuleSectionInfo {
-                eh_frame_svma: Some(range(s.eh_frame_address, s.eh_frame)),
-                eh_frame: Some(s.eh_frame),
-                eh_frame_hdr_svma: Some(range(s.hdr_address, s.hdr)),
-                eh_frame_hdr: Some(s.hdr),
-                ..Default::default()
-            };
-            let range = module.start..module.end;
-            unwinder.add_module(Module::new(String::new(), range, module.bias, info));
-        }
-        Framehop { unwinder, cache: CacheX86_64::new_in() }
-    }
+    framehop: reference::Framehop,
 }
 
 impl Bench {
@@ -87,27 +57,8 @@ impl Bench {
     }
 
     fn framehop_alone(&mut self, regs: Registers) -> usize {
-        let bounds = self.bounds;
-        let Framehop { unwinder, cache } = &mut self.framehop;
-        let mut read = |a: u64| {
-            if a >= bounds.low && a + 8 <= bounds.high {
-                // SAFETY: the word is within this thread's own stack.
-                Ok(unsafe { (a as *const u64).read() })
-            } else {
-                Err(())
-            }
-        };
-        let fp = regs.get(number::RBP).unwrap_or(0);
-        let mut r = UnwindRegsX86_64::new(regs.ip(), regs.sp(), fp);
-        let mut address = FrameAddress::from_instruction_pointer(regs.ip());
-        let mut frames = 1;
-        while let Ok(Some(ip)) = unwinder.unwind_frame(address, &mut r, cache, &mut read) {
-            let Some(next) = FrameAddress::from_return_address(ip) else {
-                break;
-            };
-            address = next;
-            frames += 1;
-        }
+        let mut frames = 0;
+        self.framehop.walk(regs, self.bounds, |_| frames += 1);
         frames
     }
 
@@ -208,12 +159,12 @@ fn main() {
     };
     let mut bench = Bench {
         bounds: StackBounds { low, high },
-        unwind: Unwind::new(UnwinderKind::DEFAULT, agents::owner_of).expect("memory"),
+        unwind: Unwind::new(agents::owner_of).expect("memory"),
         path: PathBuffer::new().expect("memory"),
         cache: BacktraceCache::new().expect("memory"),
         tree: Tree::create(&name, &identity, &MetricSet::new(1))
             .expect("the temporary folder is writable"),
-        framehop: Framehop::new(loadmap::current().expect("taken above").modules()),
+        framehop: reference::Framehop::new(loadmap::current().expect("taken above").modules()),
     };
     println!("microseconds a path, median (quartiles) of {ROUNDS} interleaved rounds");
     println!(

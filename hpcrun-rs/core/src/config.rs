@@ -1,9 +1,8 @@
 //! Settings that the launcher passes to the preloaded library through the environment.
 
-use crate::unwind::UnwinderKind;
 use hpc_formats::environment::{
     ENV_CORES, ENV_CRITICAL_PATH, ENV_EMPTY_HANDLER, ENV_EVENT, ENV_JOB, ENV_LATENCY,
-    ENV_LOCK_WAIT, ENV_OUTPUT, ENV_RATE, ENV_SOURCE, ENV_UNWINDER, MAX_RATE,
+    ENV_LOCK_WAIT, ENV_OUTPUT, ENV_RATE, ENV_SOURCE, MAX_RATE,
 };
 use hpc_formats::numbered;
 use std::ffi::{CStr, OsStr, OsString};
@@ -82,8 +81,6 @@ pub struct Config {
     pub cores: u32,
     /// The requested source; `None`: the best that the system allows.
     pub source: Option<SourceKind>,
-    /// The stepper.
-    pub unwinder: UnwinderKind,
     /// Whether waiting for locks is charged to the contexts that hold them.
     pub lock_wait: bool,
     /// How the critical path is tracked, if it is.
@@ -123,18 +120,12 @@ impl Config {
                 known => known,
             },
         };
-        let unwinder = match text(ENV_UNWINDER).as_deref() {
-            None | Some("native") => UnwinderKind::DEFAULT,
-            Some("framehop") => UnwinderKind::Framehop,
-            Some(other) => return Err(format!("{ENV_UNWINDER}={other} is not an unwinder")),
-        };
         Ok(Config {
             output,
             event,
             rate,
             cores: number(ENV_CORES, 1)?,
             source,
-            unwinder,
             lock_wait: text(ENV_LOCK_WAIT).as_deref() == Some("1"),
             critical_path: match text(ENV_CRITICAL_PATH) {
                 None => None,

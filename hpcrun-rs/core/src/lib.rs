@@ -29,10 +29,10 @@
 
 #[cfg(not(all(
     target_os = "linux",
-    any(target_arch = "x86_64", target_arch = "aarch64"),
+    target_arch = "x86_64",
     target_env = "gnu"
 )))]
-compile_error!("hpcrun-rs samples programs on Linux with glibc, on x86-64 and AArch64");
+compile_error!("hpcrun-rs samples programs on Linux with glibc, on x86-64");
 
 pub mod activity;
 pub mod arch;

@@ -11,7 +11,7 @@ use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::ptr::{self, NonNull};
 
-/// Size of a page on x86-64, and on most AArch64 systems.
+/// Size of a page.
 pub const PAGE: usize = 4096;
 
 /// Maps `len` zeroed bytes, private and anonymous. Pages are allocated when touched.

@@ -9,7 +9,7 @@ use crate::sample::{latency, signal};
 use crate::system;
 use crate::threads::{self, ThreadState};
 use crate::timer::signal_of;
-use crate::unwind::{UnwinderKind, loadmap};
+use crate::unwind::loadmap;
 use crate::{activity, locks, path, sites, timer};
 use hpc_formats::address::ModuleId;
 use hpc_formats::loss::LossCause;
@@ -56,9 +56,6 @@ pub fn start(config: Config, arguments: Vec<String>, libc: Libc) -> Result<(), S
     if let Some(table) = host.table(&config.output) {
         // If the table cannot be mapped, the process uses a table of its own.
         activity::attach(&table);
-    }
-    if config.unwinder == UnwinderKind::Framehop {
-        loadmap::prepare_framehop();
     }
     open_image(config, kind, host, arguments)?;
     let state = threads::acquire().ok_or("out of memory for the profiler's thread state")?;

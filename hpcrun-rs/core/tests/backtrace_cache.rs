@@ -3,18 +3,22 @@
 //! The program recurses at random through functions of several kinds. At random points it unwinds twice: with
 //! the cache of the previous path, and without.
 
+#[path = "../benches/reference/mod.rs"]
+mod reference;
+
+use hpc_formats::address::CodeAddress;
 use hpcrun_core::logical::{
     self, BacktraceCache, LogicalCursor, Note, PathBuffer, PathRoot, agents,
 };
 use hpcrun_core::session;
 use hpcrun_core::unwind::stack::StackSlot;
-use hpcrun_core::unwind::{Cursor, Registers, StackBounds, Unwind, UnwinderKind, loadmap};
+use hpcrun_core::unwind::{Cursor, Registers, StackBounds, Unwind, loadmap};
 use std::hint::black_box;
 
 struct Walker {
     bounds: StackBounds,
     unwind: Unwind,
-    framehop: Unwind,
+    framehop: reference::Framehop,
     path: PathBuffer,
     cache: BacktraceCache,
     no_cache: BacktraceCache,
@@ -28,7 +32,6 @@ struct Walker {
 
 impl Walker {
     fn new() -> Walker {
-        loadmap::prepare_framehop();
         loadmap::refresh(|| true);
         let (low, high) = session::pthread_stack().expect("the stack has bounds");
         let slot: &'static StackSlot = Box::leak(Box::new(StackSlot::new()));
@@ -36,8 +39,8 @@ impl Walker {
         slot.publish();
         Walker {
             bounds: StackBounds { low, high },
-            unwind: Unwind::new(UnwinderKind::DEFAULT, agents::owner_of).expect("memory"),
-            framehop: Unwind::new(UnwinderKind::Framehop, agents::owner_of).expect("memory"),
+            unwind: Unwind::new(agents::owner_of).expect("memory"),
+            framehop: reference::Framehop::new(loadmap::current().expect("taken above").modules()),
             path: PathBuffer::new().expect("memory"),
             cache: BacktraceCache::new().expect("memory"),
             no_cache: BacktraceCache::new().expect("memory"),
@@ -89,13 +92,11 @@ impl Walker {
 
     fn compare_with_framehop(&mut self, registers: Registers, expected: &[Note]) {
         let snapshot = loadmap::current().expect("a snapshot was taken");
-        let mut cursor = Cursor::new(&mut self.framehop, snapshot, registers, self.bounds);
         let mut frames = vec![];
-        let mut placed = cursor.start();
-        while placed.is_ok() {
-            frames.push(cursor.frame().code);
-            placed = cursor.advance();
-        }
+        self.framehop.walk(registers, self.bounds, |lookup| {
+            let module = loadmap::locate(snapshot, lookup).expect("code of a module");
+            frames.push(CodeAddress::new(module.id, lookup - module.bias));
+        });
         assert!(expected.iter().map(|note| note.ip).eq(frames));
     }
 

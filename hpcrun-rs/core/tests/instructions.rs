@@ -3,7 +3,7 @@
 //! unwind ends.
 #![cfg(target_arch = "x86_64")]
 
-use hpcrun_core::unwind::{Cursor, End, Registers, Unwind, UnwinderKind, loadmap};
+use hpcrun_core::unwind::{Cursor, End, Registers, Unwind, loadmap};
 use hpcrun_core::{logical::agents, session, unwind::StackBounds};
 use std::hint::black_box;
 
@@ -215,7 +215,7 @@ extern "C" fn walk(seen: *mut Seen) {
     // SAFETY: `seen` is the first field of the `Walk` in `run`, which waits for the assembly.
     let walk = unsafe { &mut *seen.cast::<Walk>() };
     let (low, high) = session::pthread_stack().expect("the stack has bounds");
-    let mut unwind = Unwind::new(UnwinderKind::DEFAULT, agents::owner_of).expect("memory");
+    let mut unwind = Unwind::new(agents::owner_of).expect("memory");
     let snapshot = loadmap::current().expect("a snapshot was taken");
     let [ip, sp, fp] = walk.seen;
     let bounds = StackBounds { low, high };

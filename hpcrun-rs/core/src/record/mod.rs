@@ -16,7 +16,7 @@ use crate::lcct::metrics::MAX_GROUPS;
 use crate::lcct::{Identity, Tree, Words};
 use crate::logical::agents;
 use crate::logical::{self, BacktraceCache, LogicalCursor, PathBuffer};
-use crate::unwind::{Cursor, Registers, Unwind, UnwinderKind, loadmap, stack};
+use crate::unwind::{Cursor, Registers, Unwind, loadmap, stack};
 use hpc_formats::loss::LossCause;
 use hpc_formats::profile::{VALUES_PER_RECORD, header};
 use std::ptr;
@@ -78,10 +78,9 @@ pub(crate) struct Recorder {
 impl Recorder {
     /// Allocates caches and buffers. Not async-signal-safe. `None` when memory cannot be allocated.
     pub(crate) fn new() -> Option<Recorder> {
-        let unwinder = image::current().map_or(UnwinderKind::DEFAULT, |i| i.config.unwinder);
         Some(Recorder {
             tree: None,
-            unwind: Unwind::new(unwinder, agents::owner_of)?,
+            unwind: Unwind::new(agents::owner_of)?,
             path: PathBuffer::new()?,
             cache: BacktraceCache::new()?,
         })

@@ -2,7 +2,6 @@
 
 use super::loadmap::Snapshot;
 use super::registers::Pointers;
-#[cfg(target_arch = "x86_64")]
 use super::unwind_rule::UnwindRule;
 
 /// How to step the frames at one address.
@@ -10,7 +9,6 @@ use super::unwind_rule::UnwindRule;
 #[repr(u8)] // empty caches hold zeros: the first variant
 pub(super) enum Method {
     /// With an unwind rule.
-    #[cfg(target_arch = "x86_64")]
     Rule(UnwindRule),
     /// With call frame information.
     Cfi,

@@ -4,11 +4,11 @@
 
 use super::callee::{Callee, Method};
 use super::loadmap::{self, Snapshot};
+use super::native::Native;
 use super::read_log::ReadLog;
 use super::registers::{Pointers, Registers};
 use super::rule_cache::{Rule, RuleCache};
 use super::stack::{StackBounds, StackReader};
-use super::stepper::Stepper;
 use super::{End, OwnerOf, Unwind};
 use hpc_formats::address::CodeAddress;
 use hpc_formats::loss::LossCause;
@@ -40,7 +40,7 @@ pub struct Position {
 
 /// An unwind in progress: points at a frame, and can move to its caller.
 pub struct Cursor<'a> {
-    stepper: &'a mut Stepper,
+    native: &'a mut Native,
     rules: &'a mut RuleCache,
     owner_of: OwnerOf,
     snapshot: &'a Snapshot,
@@ -66,9 +66,9 @@ impl<'a> Cursor<'a> {
         registers: Registers,
         bounds: StackBounds,
     ) -> Cursor<'a> {
-        unwind.stepper.begin(&registers);
+        unwind.native.begin(&registers);
         Cursor {
-            stepper: &mut unwind.stepper,
+            native: &mut unwind.native,
             rules: &mut *unwind.rules,
             owner_of: unwind.owner_of,
             snapshot,
@@ -88,7 +88,7 @@ impl<'a> Cursor<'a> {
     /// Continues on another stack, at a suspended instruction there.
     pub fn restart(&mut self, registers: Registers, bounds: StackBounds) -> Result<(), End> {
         self.stack.set_bounds(bounds);
-        self.stepper.begin(&registers);
+        self.native.begin(&registers);
         self.registers = Pointers::of(&registers);
         self.exact = true;
         self.place()
@@ -109,7 +109,7 @@ impl<'a> Cursor<'a> {
     /// The state of the unwind; `None` while it depends on more registers than a [`Position`] holds.
     #[inline]
     pub fn position(&self) -> Option<Position> {
-        if self.stepper.needs_more_registers(self.exact) {
+        if self.native.needs_more_registers() {
             return None;
         }
         Some(Position {
@@ -173,7 +173,7 @@ impl<'a> Cursor<'a> {
         let address = lookup.wrapping_sub(located.bias);
         let code = CodeAddress::new(located.id, address);
         let mut method = match &located.sections {
-            Some(sections) => self.stepper.classify(sections, address),
+            Some(sections) => self.native.classify(sections, address),
             None => Method::None,
         };
         if method == Method::None && loadmap::is_entry_code(lookup, &located) {
@@ -206,7 +206,7 @@ impl<'a> Cursor<'a> {
             is_exact: self.exact,
             method,
         };
-        let caller = self.stepper.step(&callee, &mut self.stack)?;
+        let caller = self.native.step(&callee, &mut self.stack)?;
         let exact = method == Method::SignalFrame;
         // A signal handler may run on a stack of its own, anywhere in memory.
         if caller.sp <= self.registers.sp && !exact {

@@ -1,4 +1,4 @@
-//! The native stepper for x86-64. It does not guess.
+//! Steps from a frame to its caller. It does not guess.
 //!
 //! | frame | stepped by |
 //! |---|---|

@@ -1,8 +1,6 @@
 //! The registers of a frame in DWARF numbering, with a mask of the known ones, and the three registers that
 //! most frames need.
 
-use framehop::x86_64::UnwindRegsX86_64;
-
 /// DWARF numbers of the x86-64 registers that the unwinder names.
 pub mod number {
     /// Frame pointer.
@@ -33,14 +31,6 @@ impl Pointers {
             sp: registers.sp(),
             fp: registers.get(number::RBP).unwrap_or(0),
         }
-    }
-
-    pub(super) fn for_framehop(self) -> UnwindRegsX86_64 {
-        UnwindRegsX86_64::new(self.ip, self.sp, self.fp)
-    }
-
-    pub(super) fn from_framehop(ip: u64, registers: &UnwindRegsX86_64) -> Pointers {
-        Pointers { ip, sp: registers.sp(), fp: registers.bp() }
     }
 
     /// A register file with only these known.

@@ -8,12 +8,10 @@
 //! Async-signal-safe: [`current`], [`is_stable`], [`locate`], [`code_at`], [`is_entry_code`]. Not:
 //! [`refresh`].
 
-mod for_framehop;
 mod module;
 mod scan;
 
 use crate::system;
-use for_framehop::FramehopModules;
 use hpc_formats::address::{CodeAddress, ModuleId};
 pub use module::{Module, UnwindSections};
 pub use scan::executable_path;
@@ -29,7 +27,6 @@ pub struct Snapshot {
     /// The sum of glibc's counters of loads and unloads when the snapshot was taken.
     version: u64,
     modules: Vec<Module>,
-    framehop: Option<FramehopModules>,
 }
 
 impl std::fmt::Debug for Snapshot {
@@ -53,23 +50,11 @@ impl Snapshot {
         &self.modules
     }
 
-    /// The modules in framehop's form, if [`prepare_framehop`] was called.
-    pub(super) fn framehop(&self) -> Option<&FramehopModules> {
-        self.framehop.as_ref()
-    }
-
     fn find(&self, address: u64) -> Option<&Module> {
         let after = self.modules.partition_point(|m| m.start <= address);
         let module = self.modules.get(after.checked_sub(1)?)?;
         (address < module.end).then_some(module)
     }
-}
-
-static FOR_FRAMEHOP: AtomicBool = AtomicBool::new(false);
-
-/// Makes later snapshots include the modules in framehop's form.
-pub fn prepare_framehop() {
-    FOR_FRAMEHOP.store(true, Ordering::Relaxed);
 }
 
 static CURRENT: AtomicPtr<Snapshot> = AtomicPtr::new(ptr::null_mut());
@@ -359,7 +344,6 @@ pub fn refresh(quiescent: impl FnOnce() -> bool) -> Changes {
     let next = Box::into_raw(Box::new(Snapshot {
         generation,
         version,
-        framehop: FOR_FRAMEHOP.load(Ordering::Relaxed).then(|| FramehopModules::of(&modules)),
         modules,
     }));
     let previous = CURRENT.swap(next, Ordering::AcqRel);

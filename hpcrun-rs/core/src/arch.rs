@@ -1,4 +1,6 @@
 //! x86-64 instructions.
+//!
+//! Async-signal-safe.
 
 use std::arch::asm;
 use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch, _rdtsc};
