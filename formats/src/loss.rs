@@ -12,7 +12,7 @@ numbered! {
         Reentered = 1, "reentered";
         /// The tree could not grow: its address range is used up.
         TreeFull = 2, "tree-full";
-        /// The profile file could not grow: the disk is full.
+        /// The profile file could not grow: the disk, or the user's share of it, is full.
         DiskFull = 3, "disk-full";
         /// A frame's code lies in no known load module.
         UnknownModule = 4, "partial:unknown-module";
@@ -32,6 +32,10 @@ numbered! {
         UnknownThreadRoot = 11, "partial:unknown-thread-root";
         /// A signal frame whose saved registers could not be read.
         BadSignalFrame = 12, "partial:bad-signal-frame";
+        /// The system refused the thread's timer, or the program took it away. Counted once a thread.
+        NoTimer = 13, "no-timer";
+        /// The profile file could not be made or opened.
+        NoFile = 14, "no-file";
     }
 }
 

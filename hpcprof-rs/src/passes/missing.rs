@@ -12,6 +12,7 @@
 use crate::model::experiment::{Missing, ProcessSummary, ThreadSummary, UnprofiledProgram};
 use crate::passes::summarise::lost;
 use crate::sources::measurements::FEW_PERIODS;
+use hpc_formats::loss::LossCause;
 use hpc_formats::process::program_name;
 use std::collections::BTreeMap;
 
@@ -152,7 +153,10 @@ impl<'a> Account<'a> {
         let threads = u64::from(self.process.threads).saturating_sub(profiles);
         let few = self.precision.distance_ns.saturating_mul(FEW_PERIODS);
         let why = match self.process.cpu().unsampled_ns / threads.max(1) > few {
-            true => timer_stopped(&self.process.start.source),
+            true => {
+                let losses = self.process.end.as_ref().map_or(&[][..], |end| &end.losses);
+                timer_stopped(losses, &self.process.start.source)
+            }
             false => "they ended before their first one; use a higher rate (-e cpu-time@1000)",
         };
         format!("threads without a sample: {why}")
@@ -164,19 +168,24 @@ impl<'a> Account<'a> {
 }
 
 fn thread_text(thread: &ThreadSummary, source: &str) -> String {
-    let why = timer_stopped(source);
+    let why = timer_stopped(&thread.header.losses, source);
     format!("thread `{}` ({}): {why}", thread.header.name, thread.header.thread)
 }
 
-/// Why a timer stops, and the remedy, by the source of samples.
-fn timer_stopped(source: &str) -> &'static str {
+/// Why a timer stops, and the remedy, by the counted losses and the source of samples.
+fn timer_stopped(losses: &[(LossCause, u64)], source: &str) -> &'static str {
+    let is_gone = losses.iter().any(|(cause, _)| *cause == LossCause::NoTimer);
     match source {
+        s if s.starts_with("perf") && is_gone => {
+            "the program closed the timer's descriptor by a system call of its own; use --source posix-timer"
+        }
         s if s.starts_with("perf") => {
-            "the timer stopped (the program closed the profiler's descriptor); use --source posix-timer"
+            "the timer stopped, or its signal was blocked; use --source posix-timer"
         }
-        "posix-timer" => {
-            "the timer stopped (the program deleted it, or blocked its signal); use --source perf-sigtrap"
+        "posix-timer" if is_gone => {
+            "the program deleted the timer, or the system refused it (ulimit -i); use --source perf-sigtrap"
         }
+        "posix-timer" => "the timer stopped, or its signal was blocked; use --source perf-sigtrap",
         _ => "the timer stopped",
     }
 }

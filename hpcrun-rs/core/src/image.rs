@@ -200,7 +200,7 @@ pub fn create_profile(identity: &Identity) -> Result<Tree, LossCause> {
     name.text(b"-");
     name.number(u64::from(identity.thread));
     name.text(b".hpcprofile");
-    let path = name.as_c_str().ok_or(LossCause::DiskFull)?;
+    let path = name.as_c_str().ok_or(LossCause::NoFile)?;
     Tree::create(path, &identity, &s.metrics)
 }
 

@@ -27,11 +27,7 @@
 //! `clock_gettime` and similar ones: `tests/tests/signal_safety.rs` has the list). Modules under this
 //! contract say so in their first lines.
 
-#[cfg(not(all(
-    target_os = "linux",
-    target_arch = "x86_64",
-    target_env = "gnu"
-)))]
+#[cfg(not(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu")))]
 compile_error!("hpcrun-rs samples programs on Linux with glibc, on x86-64");
 
 pub mod activity;

@@ -187,7 +187,10 @@ impl GrowingFile {
         // SAFETY: `path` is NUL-terminated; the descriptor is closed below on every path.
         let fd = unsafe { libc::open(path.as_ptr(), flags, 0o644) };
         if fd < 0 {
-            return Err(LossCause::DiskFull);
+            // SAFETY: `__errno_location` returns a valid pointer to this thread's errno.
+            let error = unsafe { *libc::__errno_location() };
+            let is_full = matches!(error, libc::ENOSPC | libc::EDQUOT);
+            return Err(if is_full { LossCause::DiskFull } else { LossCause::NoFile });
         }
         let ok = allocate(fd, self.mapped, step) && self.map_step(fd, step);
         system::close(fd);

@@ -254,7 +254,7 @@ pub fn arm(state: &ThreadState) {
     unblock(signal_of(s.kind));
     let armed = state.source.arm(&s.config, s.kind, state.tid(), signal::cookie(state));
     if armed.is_err() {
-        state.count_loss(LossCause::NoThreadState);
+        state.count_loss(LossCause::NoTimer);
     }
 }
 

@@ -14,11 +14,9 @@
 //! timer uses whole ticks. A timer that would fire in every tick has equal distances instead, weighted by its
 //! overrun count.
 //!
-//! A perf event is a descriptor, which a program may close. So a slow POSIX timer watches it, and the
-//! thread's own handler opens a new one when it is gone.
+//! A program may close a perf event's descriptor by a call that no hook sees. [`Source::disarm`] says so.
 //!
-//! Async-signal-safe: [`Source::claim`]; [`Source::is_lost`] and [`Source::arm`] in the handler of their
-//! thread.
+//! Async-signal-safe: [`Source::claim`].
 
 mod interpolated_clock;
 mod jitter;
@@ -55,8 +53,6 @@ pub struct Source {
     handle: AtomicI64,
     /// The kernel's id of the perf event: a descriptor with another id is no longer ours.
     perf_id: AtomicU64,
-    /// The POSIX timer that watches the perf event; -1 if there is none.
-    watch: AtomicI64,
     clock: InterpolatedClock,
     jitter: Jitter,
 }
@@ -107,8 +103,6 @@ const PERF_SAMPLES_A_DRAW: u64 = 16;
 const F_SETSIG: i32 = 10;
 const F_SETOWN_EX: i32 = 15;
 const PERF_EVENT_IOC_ID: u64 = 0x8008_2407;
-/// CPU time between two checks of a perf event, in nanoseconds.
-const WATCH_NS: u64 = 100_000_000;
 /// Lower bound of our descriptors: programs may expect small numbers, or close the first 1024.
 pub const MOVED_FROM: i32 = 512;
 const MOVED_FAR: i32 = 1024;
@@ -203,9 +197,10 @@ fn set_timer(timer: i32, distance: u64, period: u64) -> Result<(), i32> {
     }
 }
 
-fn delete_timer(timer: i32) {
+/// False if the timer no longer exists.
+fn delete_timer(timer: i32) -> bool {
     // SAFETY: deleting touches no memory; the kernel refuses a timer that no longer exists.
-    unsafe { system::call(libc::SYS_timer_delete, [timer as usize, 0, 0, 0, 0]) };
+    unsafe { system::call(libc::SYS_timer_delete, [timer as usize, 0, 0, 0, 0]) == 0 }
 }
 
 /// Sets the time between a perf event's samples.
@@ -310,7 +305,6 @@ impl Source {
             kind: AtomicU8::new(0),
             handle: AtomicI64::new(-1),
             perf_id: AtomicU64::new(0),
-            watch: AtomicI64::new(-1),
             clock: InterpolatedClock::new(),
             jitter: Jitter::new(),
         }
@@ -323,8 +317,6 @@ impl Source {
         if kind == SourceKind::PosixTimer {
             return self.arm_timer(config, kind, tid, cookie);
         }
-        // First, so that little of ours follows once samples come.
-        self.watch(config, kind, tid, cookie);
         self.arm_perf(config, kind, tid, cookie).or_else(|_| {
             self.disarm();
             self.arm_timer(config, kind, tid, cookie)
@@ -364,29 +356,6 @@ impl Source {
         let error = last_error();
         self.disarm();
         Err(error)
-    }
-
-    /// Starts a timer that watches the perf event: a program may close its descriptor by a system call that
-    /// no hook observes.
-    fn watch(&self, config: &Config, kind: SourceKind, tid: u32, cookie: u64) {
-        let clock = libc::CLOCK_THREAD_CPUTIME_ID;
-        if let Ok(timer) = create_timer(clock, signal_of(kind), tid, cookie) {
-            self.watch.store(i64::from(timer), Ordering::Relaxed);
-            let every = WATCH_NS.max(8 * config.period_ns());
-            let _ = set_timer(timer, every, every);
-        }
-    }
-
-    /// Whether the signal is the watching timer's and the perf event is gone. If so, disarms the source;
-    /// [`Self::arm`] starts a new one. Async-signal-safe.
-    #[inline]
-    pub fn is_lost(&self, info: &libc::siginfo_t, cookie: u64) -> bool {
-        let is_from_timer = info.si_code == SI_TIMER && word_at(info, 24) == cookie;
-        if !is_from_timer || self.perf_descriptor().is_none_or(|d| self.is_own(d)) {
-            return false;
-        }
-        self.disarm();
-        true
     }
 
     /// Whether the descriptor still refers to our perf event.
@@ -429,24 +398,29 @@ impl Source {
             self.jitter.end();
             pace.period
         };
-        set_timer(timer, first, pace.period).inspect_err(|_| self.disarm())
+        set_timer(timer, first, pace.period).inspect_err(|_| {
+            self.disarm();
+        })
     }
 
-    /// Stops delivery. Any thread may call this; a second call has no effect.
-    pub fn disarm(&self) {
+    /// Stops delivery. Any thread may call this; a second call has no effect. False if the program has taken
+    /// the timer away.
+    pub fn disarm(&self) -> bool {
+        // The swaps guarantee that only one caller deletes the timer.
         let kind = self.kind.swap(0, Ordering::AcqRel);
         let handle = self.handle.swap(-1, Ordering::AcqRel) as i32;
-        let watch = self.watch.swap(-1, Ordering::AcqRel) as i32;
-        // The swaps guarantee that only one caller deletes these. If the program closed the event, the
-        // descriptor's number may belong to another file.
+        if kind == 0 {
+            return true;
+        }
         if kind == SourceKind::PosixTimer as u8 {
-            delete_timer(handle);
-        } else if kind != 0 && self.is_own(handle) {
+            return delete_timer(handle);
+        }
+        // If the program closed the event, the descriptor's number may belong to another file.
+        let is_own = self.is_own(handle);
+        if is_own {
             close(handle);
         }
-        if watch >= 0 {
-            delete_timer(watch);
-        }
+        is_own
     }
 
     /// The descriptor of the perf event, if there is one.
@@ -478,8 +452,6 @@ impl Source {
         let word = |offset| word_at(info, offset);
         match info.si_code {
             TRAP_PERF if word(24) == cookie => Some(self.next()),
-            // From the watching timer, which found the perf event alive.
-            SI_TIMER if word(24) == cookie && self.perf_descriptor().is_some() => Some(0),
             SI_TIMER if word(24) == cookie && self.jitter.is_on() => Some(self.next()),
             SI_TIMER if word(24) == cookie => Some(1 + (word(16) >> 32)),
             SI_POLL_IN.. if kind == SourceKind::PerfSignal as u8 => {

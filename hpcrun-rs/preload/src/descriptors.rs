@@ -1,8 +1,8 @@
 //! Protects the sampler's descriptors: they stay open when a program closes descriptors that it did not open.
 //! To the program they do not exist.
 //!
-//! A program can still close them by a direct system call, or by putting another file in their place. Then
-//! the thread's timer is restarted (`hpcrun_core::timer`), and the time until then is reported as missing.
+//! A program can still close them by an instruction of its own, or by putting another file in their place.
+//! Then the thread has no more samples, and the time from then on is reported as missing.
 
 use crate::real::real;
 use hpcrun_core::threads;

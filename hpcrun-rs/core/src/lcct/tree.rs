@@ -109,7 +109,7 @@ impl Tree {
     ) -> Result<Tree, LossCause> {
         let bytes = path.to_bytes_with_nul();
         if bytes.len() > PATH_CAPACITY {
-            return Err(LossCause::DiskFull);
+            return Err(LossCause::NoFile);
         }
         let mapping = memory::map_anonymous(LAST_MAPPING).ok_or(LossCause::TreeFull)?;
         // SAFETY: the mapping was made above, and nothing uses it.

@@ -151,14 +151,16 @@ impl Recorder {
         Ok(())
     }
 
-    /// Adds waiting for locks that a node's context held, nanoseconds.
-    pub(crate) fn add_lock_wait(&mut self, node: u32, nanoseconds: u64) -> Result<(), LossCause> {
+    /// Adds waiting for locks that a node's context held, nanoseconds. False if it cannot be recorded.
+    pub(crate) fn add_lock_wait(&mut self, node: u32, nanoseconds: u64) -> bool {
         let position = image::current().and_then(|image| image.lock_wait);
-        let tree = self.tree.as_mut().ok_or(LossCause::TreeFull)?;
         let mut words = Values::NONE.words;
         let word = position.and_then(|p| words.as_flattened_mut().get_mut(p));
-        *word.ok_or(LossCause::TreeFull)? = nanoseconds;
-        tree.add(node, &words)
+        let (Some(word), Some(tree)) = (word, &mut self.tree) else {
+            return false;
+        };
+        *word = nanoseconds;
+        tree.add(node, &words).is_ok()
     }
 
     /// Takes the tree out. If there is none and `or_new` is set, creates one.

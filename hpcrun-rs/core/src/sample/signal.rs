@@ -10,7 +10,6 @@ use crate::config::SourceKind;
 use crate::image;
 use crate::threads::{self, Busy, ThreadState};
 use crate::unwind::Registers;
-use hpc_formats::loss::LossCause;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// The program's own action for the signal that we use.
@@ -102,10 +101,6 @@ unsafe extern "C" fn handle(signal: i32, info: *mut libc::siginfo_t, context: *m
         }
         return;
     };
-    if thread.source.is_lost(siginfo, cookie(thread)) {
-        start_again(thread);
-        return;
-    }
     let Some(periods) = thread.source.claim(siginfo, cookie(thread)) else {
         // SAFETY: called in the handler, with its own arguments.
         unsafe { forward(signal, info, context) };
@@ -125,18 +120,6 @@ unsafe extern "C" fn handle(signal: i32, info: *mut libc::siginfo_t, context: *m
     drop(busy);
     if start != 0 {
         latency::keep(latency::now().wrapping_sub(start));
-    }
-}
-
-/// Restarts the source, because the program has closed the thread's perf event. The time since the last
-/// sample is lost.
-#[cold]
-fn start_again(thread: &ThreadState) {
-    if let Some(image) = image::current().filter(|_| image::is_running()) {
-        let armed = thread.source.arm(&image.config, image.kind, thread.tid(), cookie(thread));
-        if armed.is_err() {
-            thread.count_loss(LossCause::NoThreadState);
-        }
     }
 }
 

@@ -16,10 +16,8 @@ impl ThreadState {
     /// meanwhile are added to that path.
     pub fn capture(&self, registers: Registers) -> Option<(u32, u32)> {
         let mut profile = ptr::null_mut();
-        let inserted = self.capture_and(registers, |busy, _| {
-            profile = self.recorder(busy).profile();
-            Ok(())
-        });
+        let inserted =
+            self.capture_and(registers, |busy, _| profile = self.recorder(busy).profile());
         let node = inserted?.ok()??;
         self.path.capture(profile, node);
         Some((self.ordinal(), node))
@@ -28,23 +26,26 @@ impl ThreadState {
     /// Charges the calling thread's current path with waiting for a lock that it held, nanoseconds. False if
     /// that is not possible.
     pub fn charge_lock_wait(&self, registers: Registers, nanoseconds: u64) -> bool {
-        let charged = self.capture_and(registers, |busy, node| {
-            self.recorder(busy).add_lock_wait(node, nanoseconds)
+        let mut is_charged = false;
+        self.capture_and(registers, |busy, node| {
+            is_charged = self.recorder(busy).add_lock_wait(node, nanoseconds);
         });
-        matches!(charged, Some(Ok(Some(_))))
+        is_charged
     }
 
     /// Captures the current path, and calls `add` with its node.
     fn capture_and(
         &self,
         registers: Registers,
-        add: impl FnOnce(&Busy<'_>, u32) -> Result<(), LossCause>,
+        add: impl FnOnce(&Busy<'_>, u32),
     ) -> Option<Result<Option<u32>, LossCause>> {
         // Opened before `enter` and closed after `Busy` is dropped, so that no sample falls between.
         self.deferred.open();
         let inserted = self.enter().map(|busy| {
             let inserted = self.insert_path(&busy, registers)?;
-            inserted.map_or(Ok(()), |node| add(&busy, node))?;
+            if let Some(node) = inserted {
+                add(&busy, node);
+            }
             Ok(inserted)
         });
         while let (Some(inserted), false) = (&inserted, self.deferred.is_empty()) {

@@ -6,6 +6,7 @@ use super::lifecycle::{Phase, wait_until};
 use crate::arch::thread_slot;
 use crate::image;
 use crate::lcct::spare;
+use hpc_formats::loss::LossCause;
 use hpc_formats::profile::header;
 use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -68,7 +69,7 @@ impl ThreadState {
 
     /// Retires the state. Called by the ending thread itself, after all its destructors.
     pub fn retire(&'static self) {
-        self.source.disarm();
+        self.disarm();
         // A pending sample still finds the thread inside the profiler.
         self.busy.store(true, Ordering::SeqCst);
         self.end_path();
@@ -106,8 +107,14 @@ impl ThreadState {
     /// Stops the thread's timer, and removes the thread from the counts, because the process ends.
     pub fn stop(&self) {
         if self.in_process.load(Ordering::Relaxed) {
-            self.source.disarm();
+            self.disarm();
         }
         self.working.stop(image::now());
+    }
+
+    fn disarm(&self) {
+        if !self.source.disarm() {
+            self.count_loss(LossCause::NoTimer);
+        }
     }
 }

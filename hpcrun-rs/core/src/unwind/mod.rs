@@ -6,8 +6,8 @@
 //!
 //! Async-signal-safe after [`Unwind::new`].
 
-mod cfi;
 mod callee;
+mod cfi;
 pub mod cursor;
 mod instructions;
 pub mod loadmap;

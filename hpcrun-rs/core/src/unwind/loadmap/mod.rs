@@ -341,11 +341,7 @@ pub fn refresh(quiescent: impl FnOnce() -> bool) -> Changes {
     VERSION.store(version, Ordering::Relaxed);
     let changes = assign_ids(&mut modules, old);
     let generation = old.map_or(1, |s| s.generation.wrapping_add(1).max(1));
-    let next = Box::into_raw(Box::new(Snapshot {
-        generation,
-        version,
-        modules,
-    }));
+    let next = Box::into_raw(Box::new(Snapshot { generation, version, modules }));
     let previous = CURRENT.swap(next, Ordering::AcqRel);
     pending::clear();
     if !previous.is_null() {
