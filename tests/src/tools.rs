@@ -138,7 +138,7 @@ fn build() {
 
 fn build_c() {
     let sources = workspace().join("fixtures/c");
-    let flags: [(&str, &[&str]); 22] = [
+    let flags: [(&str, &[&str]); 23] = [
         ("pthreads", &["-pthread"]),
         ("locks", &["-pthread"]),
         ("paths", &["-pthread"]),
@@ -155,6 +155,7 @@ fn build_c() {
         ("slow_clock.so", &["-shared", "-fPIC"]),
         ("static", &["-static"]),
         ("ends", &["-pthread"]),
+        ("house", &["-pthread"]),
         ("unloads", &["-pthread"]),
         ("early.so", &["-shared", "-fPIC", "-pthread", "-DLIBRARY"]),
         ("children", &[]),

@@ -7,6 +7,7 @@ mod damage;
 mod deep_paths;
 mod demo;
 mod harness;
+mod house;
 mod launcher;
 mod lifecycle;
 mod locks;

@@ -7,6 +7,7 @@
 use crate::config::{Config, Event, SourceKind};
 use crate::host::Host;
 use crate::lcct::{Identity, MetricSet, Tree, spare};
+use crate::memory;
 use hpc_formats::loss::{LOSS_SLOTS, LossCause};
 use hpc_formats::profile::lock_wait_metric;
 use std::ffi::CStr;
@@ -171,12 +172,15 @@ pub fn append(bytes: &[u8], create: bool) -> std::io::Result<()> {
     let Some(s) = current() else {
         return Ok(());
     };
-    std::fs::OpenOptions::new()
+    let mut file = std::fs::OpenOptions::new()
         .append(true)
         .create_new(create)
         .mode(0o644)
-        .open(process_path(s))?
-        .write_all(bytes)
+        .open(process_path(s))?;
+    if !memory::may_be_as_large(file.metadata()?.len() as usize + bytes.len()) {
+        return Err(std::io::ErrorKind::FileTooLarge.into());
+    }
+    file.write_all(bytes)
 }
 
 /// Begins a thread's profile, in the file of an ended thread or in a new file. Fills in the process's part of

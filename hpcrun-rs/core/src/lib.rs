@@ -18,6 +18,7 @@
 //! | [`config`] | settings from the launcher |
 //! | [`host`] | the host, and the job |
 //! | [`memory`] | mappings outside the program's heap |
+//! | [`descriptors`] | numbers for descriptors that the program's limit does not count |
 //! | [`system`] | system calls that bypass the interposed functions |
 //! | [`arch`] | processor-specific instructions |
 //!
@@ -33,6 +34,7 @@ compile_error!("hpcrun-rs samples programs on Linux with glibc, on x86-64");
 pub mod activity;
 pub mod arch;
 pub mod config;
+pub mod descriptors;
 pub mod futex_locks;
 pub mod host;
 pub mod image;

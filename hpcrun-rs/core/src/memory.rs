@@ -3,7 +3,7 @@
 //!
 //! Async-signal-safe: only `open`, `fallocate`, `pwrite`, `mmap`, `madvise`, `munmap`, `close`.
 
-use crate::system;
+use crate::{descriptors, system};
 use hpc_formats::loss::LossCause;
 use std::ffi::CStr;
 use std::fs::File;
@@ -16,20 +16,16 @@ pub const PAGE: usize = 4096;
 
 /// Maps `len` zeroed bytes, private and anonymous. Pages are allocated when touched.
 pub fn map_anonymous(len: usize) -> Option<NonNull<u8>> {
-    map(len, libc::PROT_READ | libc::PROT_WRITE, 0)
+    map(len, 0)
 }
 
 /// Like [`map_anonymous`], with all pages allocated at once, for memory that will be used completely.
 pub fn map_populated(len: usize) -> Option<NonNull<u8>> {
-    map(len, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_POPULATE)
+    map(len, libc::MAP_POPULATE)
 }
 
-/// Reserves addresses without memory.
-fn reserve(len: usize) -> Option<NonNull<u8>> {
-    map(len, libc::PROT_NONE, 0)
-}
-
-fn map(len: usize, protection: i32, flags: i32) -> Option<NonNull<u8>> {
+fn map(len: usize, flags: i32) -> Option<NonNull<u8>> {
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
     let flags = flags | libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     // SAFETY: a fresh anonymous mapping at an address that the kernel chooses touches no existing memory.
     // Nothing here panics.
@@ -64,33 +60,69 @@ pub unsafe fn unmap(base: NonNull<u8>, len: usize) {
     unsafe { libc::munmap(base.as_ptr().cast(), len) };
 }
 
-/// An array of bounded length in its own mapping, which is never freed, like thread states. Pages are
-/// allocated when touched.
+/// An array of bounded length in its own mapping, which is never freed, like thread states. It begins small
+/// and grows into larger mappings: a program may limit its address space, or lock all of it in memory.
 #[derive(Debug)]
 pub struct FixedArray<T> {
     base: NonNull<T>,
     len: usize,
     capacity: usize,
+    limit: usize,
 }
 
+/// First size of a [`FixedArray`]'s mapping, in bytes.
+const FIRST_ARRAY: usize = 2 * PAGE;
+
 impl<T: Copy> FixedArray<T> {
-    /// An empty array for up to `capacity` values. `None` when the address space is used up.
-    pub fn new(capacity: usize) -> Option<FixedArray<T>> {
-        const { assert!(align_of::<T>() <= PAGE) };
-        let base = map_anonymous(capacity * size_of::<T>())?.cast();
-        Some(FixedArray { base, len: 0, capacity })
+    /// An empty array for up to `limit` values. `None` when the address space is used up.
+    pub fn new(limit: usize) -> Option<FixedArray<T>> {
+        const { assert!(align_of::<T>() <= PAGE && size_of::<T>() <= FIRST_ARRAY) };
+        let base = map_anonymous(FIRST_ARRAY)?.cast();
+        let capacity = (FIRST_ARRAY / size_of::<T>()).min(limit);
+        Some(FixedArray { base, len: 0, capacity, limit })
     }
 
     /// Appends a value; false when the array is full.
     #[inline]
     pub fn push(&mut self, value: T) -> bool {
-        if self.len == self.capacity {
+        if self.len == self.capacity && !self.grow() {
             return false;
         }
         // SAFETY: `len < capacity`, and our mapping holds `capacity` values.
         unsafe { self.base.add(self.len).write(value) };
         self.len += 1;
         true
+    }
+
+    /// Moves the values to a mapping of four times the size; false at the limit, or without address space.
+    #[cold]
+    fn grow(&mut self) -> bool {
+        let capacity = self.limit.min(4 * self.capacity);
+        if capacity == self.capacity {
+            return false;
+        }
+        let Some(base) = map_anonymous(capacity * size_of::<T>()) else {
+            return false;
+        };
+        // SAFETY: both mappings hold `len` values and are disjoint; `&mut self` says that nothing points into
+        // the old one, which was mapped with this size.
+        unsafe {
+            base.cast().copy_from_nonoverlapping(self.base, self.len);
+            unmap(self.base.cast(), self.bytes());
+        }
+        (self.base, self.capacity) = (base.cast(), capacity);
+        true
+    }
+
+    /// Size of the mapping.
+    fn bytes(&self) -> usize {
+        FIRST_ARRAY.max(self.capacity * size_of::<T>())
+    }
+
+    /// Unmaps the array, which is not used any more.
+    pub fn unmap(self) {
+        // SAFETY: the array is consumed and owns the mapping, which has this size.
+        unsafe { unmap(self.base.cast(), self.bytes()) };
     }
 
     /// The values.
@@ -125,15 +157,29 @@ impl<T: Copy> FixedArray<T> {
     }
 }
 
-/// A file that is mapped shared and grows in place. Written bytes are in the file at once, and stay there
-/// when the process is killed. No descriptor is kept open, because a program may close descriptors that it
-/// does not know.
+/// A file that is mapped shared and grows. Written bytes are in the file at once, and stay there when the
+/// process is killed. No descriptor is kept open, because a program may close descriptors that it does not
+/// know, and may limit their number.
+///
+/// A mapping is larger than the file, which grows under it. When the file outgrows it, the whole file is
+/// mapped anew, larger; the earlier mappings stay until the file is closed, so that addresses in them remain
+/// valid, and show the same bytes.
 #[derive(Debug)]
 pub struct GrowingFile {
     base: NonNull<u8>,
+    /// Size of the file, in bytes.
+    len: usize,
+    /// Size of the mapping, in bytes.
     mapped: usize,
     limit: usize,
+    earlier: [Option<(NonNull<u8>, usize)>; EARLIER],
 }
+
+/// Size of the first mapping of a file; the next ones are four times as large. A program may limit its
+/// address space, or lock all of it in memory.
+const FIRST_MAPPING: usize = 256 << 10;
+/// Number of mappings before the last: enough for 2 GiB.
+const EARLIER: usize = 8;
 
 /// First step of growth in bytes: many threads have few contexts. Steps double up to [`LARGEST_STEP`].
 const FIRST_STEP: usize = 16 << 10;
@@ -142,20 +188,19 @@ const LARGEST_STEP: usize = 128 << 10;
 
 impl GrowingFile {
     /// Creates the file, which must not exist, and maps its first 16 KiB, zeroed. `limit` bounds the file's
-    /// size; that many addresses are reserved.
+    /// size.
     pub fn create(path: &CStr, limit: usize) -> Result<GrowingFile, LossCause> {
-        let base = reserve(limit).ok_or(LossCause::TreeFull)?;
-        let mut file = GrowingFile { base, mapped: 0, limit };
-        let flags = libc::O_CREAT | libc::O_EXCL;
-        if let Err(cause) = file.extend(path, flags) {
-            // SAFETY: the reservation was made above, and nothing points into it.
-            unsafe { unmap(base, limit) };
-            return Err(cause);
+        let base = NonNull::dangling();
+        let mut file = GrowingFile { base, len: 0, mapped: 0, limit, earlier: [None; EARLIER] };
+        let created = file.extend(path, libc::O_CREAT | libc::O_EXCL);
+        if created.is_err() {
+            // An empty file tells nobody why. SAFETY: `path` is NUL-terminated.
+            unsafe { libc::unlink(path.as_ptr()) };
         }
-        Ok(file)
+        created.map(|()| file)
     }
 
-    /// First byte of the mapping; fixed for the life of the file.
+    /// First byte of the current mapping. It changes when the file grows.
     #[inline]
     pub fn base(&self) -> NonNull<u8> {
         self.base
@@ -164,82 +209,131 @@ impl GrowingFile {
     /// Number of bytes that may be accessed.
     #[inline]
     pub fn len(&self) -> usize {
-        self.mapped
+        self.len
     }
 
     /// Whether nothing is mapped; never true after `create`.
     pub fn is_empty(&self) -> bool {
-        self.mapped == 0
+        self.len == 0
     }
 
-    /// Maps more of the file after the mapped part. Allocates disk space first, so that a full disk is an
-    /// error here, and never a SIGBUS at a store.
+    /// Makes more of the file accessible. Allocates disk space first, so that a full disk is an error here,
+    /// and never a SIGBUS at a store.
     pub fn grow(&mut self, path: &CStr) -> Result<(), LossCause> {
         self.extend(path, 0)
     }
 
     fn extend(&mut self, path: &CStr, flags: i32) -> Result<(), LossCause> {
-        let step = self.mapped.clamp(FIRST_STEP, LARGEST_STEP);
-        if self.mapped + step > self.limit {
+        let step = self.len.clamp(FIRST_STEP, LARGEST_STEP);
+        let len = self.len + step;
+        if len > self.limit {
             return Err(LossCause::TreeFull);
         }
         let flags = libc::O_RDWR | libc::O_CLOEXEC | libc::O_NOFOLLOW | flags;
-        // SAFETY: `path` is NUL-terminated; the descriptor is closed below on every path.
-        let fd = unsafe { libc::open(path.as_ptr(), flags, 0o644) };
-        if fd < 0 {
-            // SAFETY: `__errno_location` returns a valid pointer to this thread's errno.
-            let error = unsafe { *libc::__errno_location() };
-            let is_full = matches!(error, libc::ENOSPC | libc::EDQUOT);
-            return Err(if is_full { LossCause::DiskFull } else { LossCause::NoFile });
-        }
-        let ok = allocate(fd, self.mapped, step) && self.map_step(fd, step);
+        let fd = open(path, flags).map_err(|error| match error {
+            libc::ENOSPC | libc::EDQUOT => LossCause::DiskFull,
+            _ => LossCause::NoFile,
+        })?;
+        let extended = match allocate(fd, self.len, step) {
+            true if len > self.mapped => self.map_anew(fd, len),
+            true => Ok(()),
+            false => Err(LossCause::DiskFull),
+        };
         system::close(fd);
-        if !ok {
-            return Err(LossCause::DiskFull);
+        extended?;
+        // SAFETY: the range is in our mapping, and in the file. This populates all pages, writable, at once.
+        // Single page faults at the first stores would take several times as long, since the file system's
+        // code is not in the caches then. Before Linux 5.14 this call fails.
+        unsafe {
+            let new = self.base.as_ptr().add(self.len);
+            libc::madvise(new.cast(), step, libc::MADV_POPULATE_WRITE);
         }
-        self.mapped += step;
+        self.len = len;
         Ok(())
     }
 
-    fn map_step(&self, fd: i32, step: usize) -> bool {
-        // SAFETY: the target range lies in our own reservation (checked against `limit`), which nothing else
-        // uses, so MAP_FIXED replaces only our own PROT_NONE pages.
-        unsafe {
-            let p = libc::mmap(
-                self.base.as_ptr().add(self.mapped).cast(),
-                step,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED | libc::MAP_FIXED,
-                fd,
-                self.mapped as libc::off_t,
-            );
-            if p == libc::MAP_FAILED {
-                return false;
-            }
-            // Populates all pages, writable, at once. Single page faults at the first stores would take
-            // several times as long, since the file system's code is not in the caches then. Before Linux
-            // 5.14 this call fails.
-            libc::madvise(p, step, libc::MADV_POPULATE_WRITE);
-            true
+    /// Maps the file with room for `len` bytes and more, if there are addresses for more.
+    fn map_anew(&mut self, fd: i32, len: usize) -> Result<(), LossCause> {
+        let roomy = FIRST_MAPPING.max(4 * self.mapped).min(self.limit);
+        let place = self.earlier.iter_mut().find(|earlier| earlier.is_none());
+        let place = place.ok_or(LossCause::TreeFull)?;
+        let sizes = [roomy, 2 * len, len];
+        let found = sizes.into_iter().find_map(|size| Some((map_shared(fd, size)?, size)));
+        let (base, size) = found.ok_or(LossCause::TreeFull)?;
+        if self.mapped > 0 {
+            *place = Some((self.base, self.mapped));
         }
+        (self.base, self.mapped) = (base, size);
+        Ok(())
     }
 
     /// Unmaps the file. It must not be used afterwards.
     pub fn close(&mut self) {
-        // SAFETY: `self` owns the reservation, and callers hold no pointer into it.
-        unsafe { unmap(self.base, self.limit) };
-        self.mapped = 0;
+        let last = (self.mapped > 0).then_some((self.base, self.mapped));
+        for (base, len) in self.earlier.into_iter().chain([last]).flatten() {
+            // SAFETY: `self` owns the mappings, and callers hold no pointer into them.
+            unsafe { unmap(base, len) };
+        }
+        (self.len, self.mapped, self.earlier) = (0, 0, [None; EARLIER]);
+    }
+}
+
+/// Opens a file of ours; the caller closes it. If the program has used up its descriptors, ours is one that
+/// its limit does not count. Errors are those of the operating system.
+fn open(path: &CStr, flags: i32) -> Result<i32, i32> {
+    let arguments = [libc::AT_FDCWD as usize, path.as_ptr() as usize, flags as usize, 0o644, 0];
+    // SAFETY: `path` is NUL-terminated.
+    let open = || unsafe { system::call(libc::SYS_openat, arguments) as i32 };
+    match open() {
+        fd @ 0.. => Ok(fd),
+        error if error == -libc::EMFILE => descriptors::open_above_limit(open),
+        error => Err(-error),
+    }
+}
+
+/// Maps the first `len` bytes of a file, which may be shorter, shared.
+fn map_shared(fd: i32, len: usize) -> Option<NonNull<u8>> {
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    // SAFETY: a fresh mapping at an address that the kernel chooses touches no existing memory.
+    let p = unsafe { libc::mmap(ptr::null_mut(), len, protection, libc::MAP_SHARED, fd, 0) };
+    if p == libc::MAP_FAILED { None } else { NonNull::new(p.cast()) }
+}
+
+/// Whether the process may make a file so large. A write beyond the limit would raise a signal that ends the
+/// program.
+pub fn may_be_as_large(size: usize) -> bool {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the kernel writes `limit`, a local that outlives the call.
+    let known = unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &mut limit) } == 0;
+    known && size as u64 <= limit.rlim_cur
+}
+
+/// Sets the size of a file that other processes may map, and allocates its disk blocks: a full disk is an
+/// error here, and never a SIGBUS at a store. False if that cannot be had.
+pub fn set_size(fd: i32, len: usize) -> bool {
+    // SAFETY: system calls on a descriptor that the caller owns; they touch no memory of the process. Zeros
+    // are a valid `stat`.
+    unsafe {
+        let mut stat: libc::stat = std::mem::zeroed();
+        let is_set = libc::fstat(fd, &mut stat) == 0 && stat.st_size == len as libc::off_t;
+        is_set
+            || may_be_as_large(len)
+                && (libc::fallocate(fd, 0, 0, len as libc::off_t) == 0
+                    || system::last_error() == libc::EOPNOTSUPP
+                        && libc::ftruncate(fd, len as libc::off_t) == 0)
     }
 }
 
 /// Allocates disk blocks for a range of the file.
 fn allocate(fd: i32, offset: usize, len: usize) -> bool {
+    if !may_be_as_large(offset + len) {
+        return false;
+    }
     // SAFETY: a system call on a descriptor that we own; it touches no memory of the process.
     if unsafe { libc::fallocate(fd, 0, offset as libc::off_t, len as libc::off_t) } == 0 {
         return true;
     }
-    // SAFETY: `__errno_location` returns a valid pointer to this thread's errno.
-    if unsafe { *libc::__errno_location() } != libc::EOPNOTSUPP {
+    if system::last_error() != libc::EOPNOTSUPP {
         return false;
     }
     // For file systems without fallocate: writing zeros allocates blocks too.

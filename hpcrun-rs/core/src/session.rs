@@ -10,7 +10,7 @@ use crate::system;
 use crate::threads::{self, ThreadState};
 use crate::timer::signal_of;
 use crate::unwind::loadmap;
-use crate::{activity, locks, path, sites, timer};
+use crate::{activity, descriptors, locks, path, sites, timer};
 use hpc_formats::address::ModuleId;
 use hpc_formats::loss::LossCause;
 use hpc_formats::process::{self, End, Entry, Start};
@@ -364,6 +364,7 @@ pub fn continue_in_child() {
     if !is_running() {
         return;
     }
+    descriptors::enter_child();
     image::forget_losses();
     locks::forget();
     sites::start_anew();

@@ -11,6 +11,12 @@ pub fn close(descriptor: i32) {
     unsafe { call(libc::SYS_close, [descriptor as usize, 0, 0, 0, 0]) };
 }
 
+/// The error of the calling thread's last call of libc.
+pub fn last_error() -> i32 {
+    // SAFETY: `__errno_location` returns a valid pointer to this thread's errno.
+    unsafe { *libc::__errno_location() }
+}
+
 /// The calling thread's kernel id.
 #[inline]
 pub fn thread_id() -> u32 {

@@ -22,10 +22,11 @@ mod interpolated_clock;
 mod jitter;
 
 use crate::config::{Config, Event, SourceKind};
+use crate::descriptors::open_above_limit;
 use crate::system::{self, close};
 use interpolated_clock::{InterpolatedClock, time_of};
 use jitter::{Jitter, Pace};
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU64, Ordering};
 
 /// The signal of all sources except SIGTRAP's. Its default action is "ignore", so a signal that is pending
 /// when `exec` replaces the program is harmless.
@@ -103,24 +104,8 @@ const PERF_SAMPLES_A_DRAW: u64 = 16;
 const F_SETSIG: i32 = 10;
 const F_SETOWN_EX: i32 = 15;
 const PERF_EVENT_IOC_ID: u64 = 0x8008_2407;
-/// Lower bound of our descriptors: programs may expect small numbers, or close the first 1024.
-pub const MOVED_FROM: i32 = 512;
-const MOVED_FAR: i32 = 1024;
-
-/// Whether a perf descriptor was opened. Async-signal-safe.
-#[inline]
-pub fn is_moved() -> bool {
-    HAS_DESCRIPTORS.load(Ordering::Relaxed)
-}
-
-static HAS_DESCRIPTORS: AtomicBool = AtomicBool::new(false);
-
-fn last_error() -> i32 {
-    // SAFETY: `__errno_location` returns a valid pointer to this thread's errno.
-    unsafe { *libc::__errno_location() }
-}
-
-fn open_perf(kind: SourceKind, period_ns: u64, data: u64) -> Result<i32, i32> {
+/// Opens a disabled perf event. Returns its descriptor, or a negative error.
+fn open_perf(kind: SourceKind, period_ns: u64, data: u64) -> i32 {
     let sigtrap = kind == SourceKind::PerfSigtrap;
     let attr = PerfEventAttr {
         kind: PERF_TYPE_SOFTWARE,
@@ -136,21 +121,7 @@ fn open_perf(kind: SourceKind, period_ns: u64, data: u64) -> Result<i32, i32> {
     let none = -1_isize as usize;
     let arguments = [&raw const attr as usize, 0, none, none, PERF_FLAG_FD_CLOEXEC];
     // SAFETY: `attr` is an initialised structure of the size that it states, and outlives the call.
-    let fd = unsafe { system::call(libc::SYS_perf_event_open, arguments) } as i32;
-    if fd < 0 {
-        return Err(-fd);
-    }
-    HAS_DESCRIPTORS.store(true, Ordering::Relaxed);
-    // Tries the lower bound if the descriptor limit is too low for the higher one.
-    let moved = [MOVED_FAR, MOVED_FROM].into_iter().find_map(|from| {
-        // SAFETY: we have just opened `fd`.
-        let moved = unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, from) };
-        (moved >= 0).then_some(moved)
-    });
-    if moved.is_some() {
-        close(fd);
-    }
-    Ok(moved.unwrap_or(fd))
+    unsafe { system::call(libc::SYS_perf_event_open, arguments) as i32 }
 }
 
 /// The kernel's unique id of a perf event; `None` if the descriptor is not one.
@@ -217,7 +188,7 @@ fn tick_suffices(config: &Config) -> bool {
     u64::from(config.rate) * 5 <= tick * 4
 }
 
-/// Chooses the best source that the system allows, by a trial on the calling thread.
+/// Chooses the best source that the system and the program's limits allow, by a trial on the calling thread.
 pub fn choose(config: &Config) -> Result<SourceKind, String> {
     if config.event == Event::WallTime {
         return match config.source {
@@ -235,11 +206,12 @@ pub fn choose(config: &Config) -> Result<SourceKind, String> {
         if kind == SourceKind::PosixTimer {
             return Ok(kind);
         }
-        match open_perf(kind, config.period_ns(), 0) {
+        match open_above_limit(|| open_perf(kind, config.period_ns(), 0)) {
             Ok(fd) => {
                 close(fd);
                 return Ok(kind);
             }
+            Err(libc::EMFILE) => {}
             Err(error) if config.source.is_some() => {
                 let text = std::io::Error::from_raw_os_error(error);
                 return Err(format!("{} is not available: {text}", kind.name()));
@@ -330,7 +302,7 @@ impl Source {
         tid: u32,
         cookie: u64,
     ) -> Result<(), i32> {
-        let fd = open_perf(kind, config.period_ns(), cookie)?;
+        let fd = open_above_limit(|| open_perf(kind, config.period_ns(), cookie))?;
         self.handle.store(i64::from(fd), Ordering::Relaxed);
         self.perf_id.store(perf_id(fd).unwrap_or(0), Ordering::Relaxed);
         let pace =
@@ -353,7 +325,7 @@ impl Source {
         if ok {
             return Ok(());
         }
-        let error = last_error();
+        let error = system::last_error();
         self.disarm();
         Err(error)
     }

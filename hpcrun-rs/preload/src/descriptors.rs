@@ -5,13 +5,13 @@
 //! Then the thread has no more samples, and the time from then on is reported as missing.
 
 use crate::real::real;
+use hpcrun_core::descriptors::may_be_ours;
 use hpcrun_core::threads;
-use hpcrun_core::timer::{MOVED_FROM, is_moved};
 use std::ffi::{c_int, c_uint};
 
 /// Whether a descriptor is the sampler's.
 fn is_ours(descriptor: c_int) -> bool {
-    descriptor >= MOVED_FROM && is_moved() && threads::all().any(|t| t.source.uses(descriptor))
+    may_be_ours(descriptor) && threads::all().any(|t| t.source.uses(descriptor))
 }
 
 fn bad_descriptor() -> c_int {

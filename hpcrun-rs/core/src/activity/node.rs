@@ -27,10 +27,13 @@
 //! Async-signal-safe, except [`attach`], [`acquire`] and [`enter_child`].
 
 use crate::arch;
+use crate::memory;
 use crate::system;
 use std::ffi::CStr;
 use std::ptr;
-use std::sync::atomic::{AtomicI32, AtomicI64, AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
+use std::sync::atomic::{
+    AtomicI32, AtomicI64, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::*,
+};
 
 /// Slots of a shared table: 64 bytes each; only touched pages take memory.
 const SHARED_SLOTS: usize = 16_384;
@@ -204,6 +207,13 @@ impl Slot {
         self.publish(0);
         self.move_to(State::Free, 0);
         self.owner.store(0, Release);
+        FREE_FROM.fetch_min(self.index(), Relaxed);
+    }
+
+    /// Its index in the table; a large number for a slot outside any table.
+    fn index(&self) -> usize {
+        let from = ptr::from_ref(self) as usize;
+        from.wrapping_sub(slots().as_ptr() as usize) / size_of::<Slot>()
     }
 }
 
@@ -237,6 +247,9 @@ impl Header {
         }
     }
 }
+
+/// Index of the first slot that may be free, so that thousands of threads do not look at each other's slots.
+static FREE_FROM: AtomicUsize = AtomicUsize::new(0);
 
 static OWN_HEADER: Header = Header::new();
 static OWN: [Slot; OWN_SLOTS] = [const { Slot::new() }; OWN_SLOTS];
@@ -340,7 +353,7 @@ pub fn attach(path: &CStr) -> bool {
     let base = unsafe {
         let flags = libc::O_RDWR | libc::O_CREAT | libc::O_CLOEXEC;
         let file = libc::open(path.as_ptr(), flags, 0o600);
-        if file < 0 || libc::ftruncate(file, length as i64) != 0 {
+        if file < 0 || !memory::set_size(file, length) {
             system::close(file);
             return false;
         }
@@ -365,11 +378,14 @@ pub fn acquire(thread: u32, now: u64) -> Option<&'static Slot> {
     let owner = u64::from(std::process::id()) << 32 | u64::from(thread);
     let taken = |slot: &&Slot| slot.owner.compare_exchange(0, owner, AcqRel, Relaxed).is_ok();
     let slots = slots();
-    let slot = slots.iter().find(taken).or_else(|| {
+    // No slot below the hint was free when this process last looked, or has become free in it since.
+    let hint = FREE_FROM.load(Relaxed).min(slots.len());
+    let slot = slots[hint..].iter().find(taken).or_else(|| {
         take_back();
         slots.iter().find(taken)
     })?;
-    let index = (ptr::from_ref(slot) as usize - slots.as_ptr() as usize) / size_of::<Slot>();
+    let index = slot.index();
+    FREE_FROM.store(index + 1, Relaxed);
     slot.last.store(now, Relaxed);
     slot.works_since.store(now, Relaxed);
     slot.inspect_after.store(0, Relaxed);

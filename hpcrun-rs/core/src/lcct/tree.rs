@@ -12,7 +12,7 @@ use super::metrics::{FIRST_FLOATS, MetricSet, Words};
 use crate::arch::prefetch;
 use crate::logical::path::MAX_NOTES;
 use crate::logical::{Note, PathRoot};
-use crate::memory::{self, GrowingFile};
+use crate::memory::{self, FixedArray, GrowingFile};
 use hpc_formats::address::CodeAddress;
 use hpc_formats::loss::LossCause;
 use hpc_formats::profile::{
@@ -31,9 +31,6 @@ const AT_ONCE: usize = 32;
 /// Number of cache lines, of two records each, that are prefetched for the next path.
 const PREPARED: usize = 8;
 const PATH_CAPACITY: usize = 2 * memory::PAGE;
-/// Size of the mapping that holds the file's path, followed by the last path's nodes: those of a short path
-/// are in the same page.
-const LAST_MAPPING: usize = MAX_NOTES * size_of::<Level>() + PATH_CAPACITY;
 
 /// A note record as in the file; `FORMATS.md` has the table.
 #[repr(C)]
@@ -84,15 +81,14 @@ struct Level {
 #[derive(Debug)]
 pub struct Tree {
     file: GrowingFile,
-    /// The profile's header, in the file's mapping. Profiles of ended threads may precede it.
-    start: NonNull<u8>,
+    /// Offset of the profile's header in the file. Profiles of ended threads may precede it.
+    offset: usize,
     len: u32,
     index: Index,
     /// The nodes of the last path, outermost first, to find a common prefix quickly.
-    last: NonNull<Level>,
-    /// The file's path, before `last` in the same mapping; not inline, since trees are moved on small stacks.
+    last: FixedArray<Level>,
+    /// The file's path; not inline, since trees are moved on small stacks.
     path: NonNull<u8>,
-    last_len: usize,
     last_root: u32,
     /// Number of groups of values that a node has.
     groups: u32,
@@ -111,40 +107,43 @@ impl Tree {
         if bytes.len() > PATH_CAPACITY {
             return Err(LossCause::NoFile);
         }
-        let mapping = memory::map_anonymous(LAST_MAPPING).ok_or(LossCause::TreeFull)?;
-        // SAFETY: the mapping was made above, and nothing uses it.
-        let give_back = || unsafe { memory::unmap(mapping, LAST_MAPPING) };
-        let Some(index) = Index::map() else {
-            give_back();
-            return Err(LossCause::TreeFull);
-        };
-        let file = match GrowingFile::create(path, HEADER_SIZE + MAX_RECORDS * RECORD_SIZE) {
-            Ok(file) => file,
-            Err(cause) => {
-                give_back();
-                index.unmap();
-                return Err(cause);
-            }
-        };
-        // SAFETY: the mapping has room for a path of PATH_CAPACITY, followed by the nodes of MAX_NOTES notes.
-        let nodes = unsafe {
-            mapping.copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len());
-            mapping.add(bytes.len().next_multiple_of(align_of::<Level>()))
-        };
-        let mut tree = Tree {
-            start: file.base(),
-            file,
-            path: mapping,
-            len: 0,
-            index,
-            last: nodes.cast(),
-            last_len: 0,
-            last_root: 0,
-            groups: 0,
-            floats: 0,
-        };
+        let file = GrowingFile::create(path, HEADER_SIZE + MAX_RECORDS * RECORD_SIZE)?;
+        let mut tree = Tree::of(file, bytes).map_err(|mut file| {
+            file.close();
+            LossCause::TreeFull
+        })?;
         tree.begin(identity, metrics)?;
         Ok(tree)
+    }
+
+    /// A tree without its root, in the file with this path; the file if there is no memory.
+    fn of(file: GrowingFile, path: &[u8]) -> Result<Tree, GrowingFile> {
+        let mapping = memory::map_anonymous(PATH_CAPACITY);
+        let (index, last) = (Index::map(), FixedArray::new(MAX_NOTES));
+        match (mapping, index, last) {
+            (Some(mapping), Some(index), Some(last)) => {
+                // SAFETY: the mapping has room for a path of PATH_CAPACITY bytes, which `create` has checked.
+                unsafe { mapping.copy_from_nonoverlapping(NonNull::from(path).cast(), path.len()) };
+                Ok(Tree {
+                    file,
+                    offset: 0,
+                    path: mapping,
+                    len: 0,
+                    index,
+                    last,
+                    last_root: 0,
+                    groups: 0,
+                    floats: 0,
+                })
+            }
+            (mapping, index, last) => {
+                // SAFETY: the mapping was made above, and nothing uses it.
+                mapping.inspect(|mapping| unsafe { memory::unmap(*mapping, PATH_CAPACITY) });
+                index.map(Index::unmap);
+                last.map(FixedArray::unmap);
+                Err(file)
+            }
+        }
     }
 
     /// Writes the synthetic root and the header of an empty tree.
@@ -169,22 +168,22 @@ impl Tree {
         identity: &Identity,
         metrics: &MetricSet,
     ) -> Result<(), LossCause> {
-        let (start, len) = (self.start, self.len);
+        let (offset, len) = (self.offset, self.len);
         let step = self.size().next_multiple_of(align_of::<u64>());
-        // SAFETY: the result is within the file's reservation, since `push` keeps its limit.
-        self.start = unsafe { start.add(step) };
+        self.offset = offset + step;
         self.len = 0;
         self.index.clear();
-        (self.last_len, self.last_root) = (0, 0);
+        self.last.clear();
+        self.last_root = 0;
         let begun = self.begin(identity, metrics);
-        let next = std::mem::replace(&mut self.start, start);
+        let next = std::mem::replace(&mut self.offset, offset);
         match begun {
             Ok(()) => {
                 compiler_fence(Ordering::Release);
                 // The next profile is complete, so the chain leads to whole profiles whenever the process
                 // dies.
                 self.set_u64(header::NEXT, step as u64);
-                self.start = next;
+                self.offset = next;
             }
             Err(_) => self.len = len,
         }
@@ -194,7 +193,8 @@ impl Tree {
     /// The profile's header, in the file's mapping.
     #[inline]
     pub fn start(&self) -> *mut u8 {
-        self.start.as_ptr()
+        // SAFETY: the profile's first byte is within the file, which is mapped as a whole.
+        unsafe { self.file.base().as_ptr().add(self.offset) }
     }
 
     /// Size of the header and the records, in bytes.
@@ -202,16 +202,11 @@ impl Tree {
         HEADER_SIZE + self.len as usize * RECORD_SIZE
     }
 
-    /// Offset of the profile in the file, in bytes.
-    fn offset(&self) -> usize {
-        self.start.addr().get() - self.file.base().addr().get()
-    }
-
     /// Prefetches the lines that the next insertion will write. Most paths have new nodes, whose records are
     /// in memory that was not written yet.
     #[inline]
     pub fn prepare(&self) {
-        let start = self.start.as_ptr();
+        let start = self.start();
         let next = start.wrapping_add(self.size());
         for line in 0..PREPARED {
             prefetch(next.wrapping_add(64 * line));
@@ -243,7 +238,7 @@ impl Tree {
     fn header_at(&self, offset: usize) -> *mut u8 {
         debug_assert!(offset + 8 <= HEADER_SIZE);
         // SAFETY: the header is within the file's mapping: `push` has written the root after it.
-        unsafe { self.start.as_ptr().add(offset) }
+        unsafe { self.start().add(offset) }
     }
 
     /// Sets a 32-bit header field.
@@ -298,7 +293,7 @@ impl Tree {
         // SAFETY: records with an index below `len` are mapped. Callers that dereference the result have
         // checked the index, or have just created the record.
         unsafe {
-            let first = self.start.as_ptr().add(HEADER_SIZE).cast::<NodeRecord>();
+            let first = self.start().add(HEADER_SIZE).cast::<NodeRecord>();
             first.add(index as usize)
         }
     }
@@ -306,7 +301,7 @@ impl Tree {
     /// Makes room for a few more records.
     #[inline]
     fn reserve(&mut self, records: usize) -> Result<(), LossCause> {
-        let end = self.offset() + self.size() + records * RECORD_SIZE;
+        let end = self.offset + self.size() + records * RECORD_SIZE;
         if end > self.file.len() {
             // SAFETY: `create` copied a NUL-terminated path there; the tree owns that mapping.
             let path = unsafe { CStr::from_ptr(self.path.as_ptr().cast()) };
@@ -334,7 +329,7 @@ impl Tree {
         notes: &[Note],
         outer: usize,
     ) -> Result<u32, LossCause> {
-        let known = std::mem::take(&mut self.last_len);
+        let known = self.last.len();
         debug_assert!(outer <= known);
         let mut depth = outer.min(known);
         let mut at;
@@ -362,7 +357,7 @@ impl Tree {
             depth += 1;
             notes = inner;
         }
-        self.last_len = depth;
+        self.last.truncate(depth);
         for notes in notes.rchunks(AT_ONCE) {
             at = self.descend(at, notes)?;
         }
@@ -394,10 +389,9 @@ impl Tree {
                 self.child(at.node, hash, note)?
             };
             at = Level { node, hash };
-            // SAFETY: the mapping has room for MAX_NOTES nodes, and `insert` limits the path to that many
-            // notes.
-            unsafe { self.last.add(self.last_len).write(at) };
-            self.last_len += 1;
+            if !self.last.push(at) {
+                return Err(LossCause::TreeFull);
+            }
         }
         Ok(at)
     }
@@ -405,8 +399,8 @@ impl Tree {
     /// A node of the last path.
     #[inline]
     fn last(&self, depth: usize) -> Level {
-        // SAFETY: callers pass a depth below the last path's length, which is at most MAX_NOTES.
-        unsafe { self.last.add(depth).read() }
+        let level = self.last.as_slice().get(depth).copied();
+        level.unwrap_or(Level { node: 0, hash: 0 })
     }
 
     /// Whether a node of the last path has exactly this note.
@@ -541,7 +535,7 @@ impl Tree {
                 reserved: 0,
             })?;
         }
-        // SAFETY: as in `add`; the mapping does not move when the file grows.
+        // SAFETY: as in `add`; the address is taken after the file has grown.
         unsafe { (*self.record(node)).metric = first };
         Ok(first)
     }
@@ -554,7 +548,7 @@ impl Tree {
     /// Whether another thread's profile should follow in the file. False if the index has grown, so that
     /// clearing it would take longer than a new one, or if the file is large.
     pub fn has_room(&self) -> bool {
-        self.index.is_small() && self.offset() + self.size() < MOST_SHARED
+        self.index.is_small() && self.offset + self.size() < MOST_SHARED
     }
 
     /// Unmaps the file and the tables. The file keeps its unused allocated end, since truncation would take
@@ -566,8 +560,9 @@ impl Tree {
 
     fn unmap_tables(self) {
         self.index.unmap();
+        self.last.unmap();
         // SAFETY: the tree is consumed and owns the mapping; nothing else points into it.
-        unsafe { memory::unmap(self.path, LAST_MAPPING) };
+        unsafe { memory::unmap(self.path, PATH_CAPACITY) };
     }
 }
 

@@ -3,6 +3,7 @@
 
 use super::{Job, Path};
 use crate::image::{self, Image};
+use crate::memory;
 use crate::system;
 use crate::unwind::loadmap::{self, Snapshot};
 use critical_path::Site;
@@ -36,6 +37,9 @@ fn replace(image: &Image, bytes: &[u8]) -> io::Result<()> {
     let mut file = PathBuf::from(&image.config.output);
     file.push(format::file_name(image.pid, image.id));
     let new = file.with_extension("new");
+    if !memory::may_be_as_large(bytes.len()) {
+        return Err(io::ErrorKind::FileTooLarge.into());
+    }
     std::fs::write(&new, bytes)?;
     std::fs::rename(&new, &file)
 }

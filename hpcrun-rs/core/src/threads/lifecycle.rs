@@ -18,7 +18,7 @@
 //! Async-signal-safe.
 
 use crate::system;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU8, Ordering};
 
 /// A phase of the table above.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -30,6 +30,14 @@ pub(super) enum Phase {
     Live,
     Closing,
     Closed,
+}
+
+/// The number of states in phase `Free`; for an instant it may differ.
+static FREE: AtomicI32 = AtomicI32::new(0);
+
+/// Whether a state may be free.
+pub(super) fn has_free() -> bool {
+    FREE.load(Ordering::Acquire) != 0
 }
 
 /// The current phase of a state.
@@ -44,13 +52,25 @@ impl Lifecycle {
 
     /// Makes one transition of the table; false if the state is not in `from`.
     pub(super) fn advance(&self, from: Phase, to: Phase) -> bool {
-        let (from, to) = (from as u8, to as u8);
-        self.0.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok()
+        let phases = (from as u8, to as u8);
+        let moved = self
+            .0
+            .compare_exchange(phases.0, phases.1, Ordering::AcqRel, Ordering::Acquire)
+            .is_ok();
+        if moved && to == Phase::Free {
+            FREE.fetch_add(1, Ordering::Release);
+        }
+        if moved && from == Phase::Free {
+            FREE.fetch_sub(1, Ordering::Relaxed);
+        }
+        moved
     }
 
     /// Sets phase `Free`, in a forked child.
     pub(super) fn abandon(&self) {
-        self.0.store(Phase::Free as u8, Ordering::Release);
+        if self.0.swap(Phase::Free as u8, Ordering::Release) != Phase::Free as u8 {
+            FREE.fetch_add(1, Ordering::Release);
+        }
     }
 
     /// Whether the state is in this phase.

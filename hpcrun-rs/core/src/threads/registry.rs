@@ -1,7 +1,7 @@
 //! All thread states: created once, never freed, reused for later threads.
 
 use super::cpu_clock::CpuClock;
-use super::lifecycle::{Lifecycle, Phase, wait_until};
+use super::lifecycle::{Lifecycle, Phase, has_free, wait_until};
 use super::signal_stack::SignalStack;
 use super::working::Working;
 use super::{Deferred, Recorder, ThreadPath, ThreadState};
@@ -105,6 +105,10 @@ pub fn by_cookie(cookie: u64) -> Option<&'static ThreadState> {
 }
 
 fn reuse() -> Option<&'static ThreadState> {
+    // One of thousands of threads does not look at the states of all others.
+    if !has_free() {
+        return None;
+    }
     all().find(|t| t.lifecycle.advance(Phase::Free, Phase::Acquired))
 }
 

@@ -1,0 +1,41 @@
+//! The house rules of `hpcrun-rs/preload/GUEST.md`: a program under limits, in a sandbox, or with names and
+//! privileges of its own runs as without the profiler, and the report has its seconds, or says what is missing.
+
+use hpcrun_tests::run::{Run, Spec};
+use hpcrun_tests::tools::{c_program, check, exclusive_cores};
+use hpcrun_tests::view::assert_close;
+use std::process::Command;
+
+/// A shell's command, with `house` for the program.
+fn command(limits: &str) -> String {
+    limits.replace("house", c_program("house").to_str().expect("a path in UTF-8"))
+}
+
+/// Runs the program plainly and profiled, and compares status and output.
+fn run_as_without_us(name: &str, limits: &str, rate: u32) -> Run {
+    let command = command(limits);
+    let plain = check(Command::new("sh").args(["-c", &command]));
+    let spec = Spec::new(&format!("house-{name}-{rate}"), "/bin/sh").arguments(&["-c", &command]);
+    let run = spec.rate(rate).succeed();
+    assert_eq!(run.stdout(), plain, "{name} at {rate} Hz: {}", run.stderr());
+    run
+}
+
+#[test]
+fn limits_suffice_that_suffice_without_us() {
+    let _cores = exclusive_cores();
+    for rate in [200, 1000] {
+        for (name, limits) in [
+            ("memory", "ulimit -v 1500000; exec house memory"),
+            ("descriptors", "ulimit -n 128; exec house descriptors"),
+        ] {
+            let run = run_as_without_us(name, limits, rate);
+            let view = run.database().top_down();
+            // Ten threads, whose first samples come at random.
+            let what = format!("{name} at {rate} Hz");
+            assert_close(&what, view.inclusive("guest_work", "work"), 0.2, 0.05);
+            assert_eq!(view.quality.rooted, view.quality.samples, "{what}: {:?}", view.quality);
+        }
+        run_as_without_us("file-size", "exec house file-size", rate);
+    }
+}
