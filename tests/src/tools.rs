@@ -138,7 +138,7 @@ fn build() {
 
 fn build_c() {
     let sources = workspace().join("fixtures/c");
-    let flags: [(&str, &[&str]); 23] = [
+    let flags: [(&str, &[&str]); 24] = [
         ("pthreads", &["-pthread"]),
         ("locks", &["-pthread"]),
         ("paths", &["-pthread"]),
@@ -156,6 +156,7 @@ fn build_c() {
         ("static", &["-static"]),
         ("ends", &["-pthread"]),
         ("house", &["-pthread"]),
+        ("own_names", &["-pthread", "-fno-builtin"]),
         ("unloads", &["-pthread"]),
         ("early.so", &["-shared", "-fPIC", "-pthread", "-DLIBRARY"]),
         ("children", &[]),

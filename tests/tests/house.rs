@@ -6,9 +6,11 @@ use hpcrun_tests::tools::{c_program, check, exclusive_cores};
 use hpcrun_tests::view::assert_close;
 use std::process::Command;
 
-/// A shell's command, with `house` for the program.
-fn command(limits: &str) -> String {
-    limits.replace("house", c_program("house").to_str().expect("a path in UTF-8"))
+/// A shell's command, with the paths of the programs.
+fn command(text: &str) -> String {
+    ["house", "own_names"].into_iter().fold(text.to_owned(), |text, name| {
+        text.replace(name, c_program(name).to_str().expect("a path in UTF-8"))
+    })
 }
 
 /// Runs the program plainly and profiled, and compares status and output.
@@ -37,5 +39,16 @@ fn limits_suffice_that_suffice_without_us() {
             assert_eq!(view.quality.rooted, view.quality.samples, "{what}: {:?}", view.quality);
         }
         run_as_without_us("file-size", "exec house file-size", rate);
+    }
+}
+
+#[test]
+fn names_of_libc_are_the_programs() {
+    let _cores = exclusive_cores();
+    for rate in [200, 1000] {
+        let run = run_as_without_us("own-names", "exec own_names", rate);
+        let view = run.database().top_down();
+        assert_close("own names", view.inclusive("guest_work", "work"), 0.2, 0.03);
+        assert_eq!(view.quality.rooted, view.quality.samples, "{:?}", view.quality);
     }
 }

@@ -26,6 +26,15 @@ fn bad_descriptor() -> c_int {
 /// As for libc's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn close(descriptor: c_int) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { close_one(descriptor) }
+}
+
+/// As [`close`], for other hooks.
+///
+/// # Safety
+/// As for libc's function.
+pub(crate) unsafe fn close_one(descriptor: c_int) -> c_int {
     if is_ours(descriptor) {
         return bad_descriptor();
     }
@@ -39,6 +48,15 @@ pub unsafe extern "C" fn close(descriptor: c_int) -> c_int {
 /// As for libc's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { close_all(first, last, flags) }
+}
+
+/// As [`close_range`], for other hooks.
+///
+/// # Safety
+/// As for libc's function.
+pub(crate) unsafe fn close_all(first: c_uint, last: c_uint, flags: c_int) -> c_int {
     // SAFETY: libc's signature.
     let real = unsafe { real!(c"close_range": fn(c_uint, c_uint, c_int) -> c_int) };
     let descriptors = threads::all().filter_map(|t| t.source.perf_descriptor());
@@ -70,5 +88,5 @@ pub unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn closefrom(first: c_int) {
     // SAFETY: like libc's function, which has no result.
-    unsafe { close_range(first.max(0) as c_uint, c_uint::MAX, 0) };
+    unsafe { close_all(first.max(0) as c_uint, c_uint::MAX, 0) };
 }

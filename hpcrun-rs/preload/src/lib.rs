@@ -6,6 +6,7 @@
 //! | module | duty |
 //! |---|---|
 //! | `start` | constructor, exit |
+//! | `bindings` | our own calls of libc reach libc |
 //! | `threads`, `thread_life` | creation contexts; beginnings and ends of threads |
 //! | `exec`, `children` | programs that are started |
 //! | `fork` | the forked child |
@@ -18,7 +19,7 @@
 //! | `loader` | `dlclose` |
 //! | `runtime` | registration of cooperating runtimes |
 //! | `messages` | what is known of calls of message-passing libraries |
-//! | `real` | libc's own functions |
+//! | `real` | the functions behind the interposed ones |
 //! | `heap` | memory outside the program's heap |
 //!
 //! The library is built with `panic = "abort"`, so no panic of ours unwinds into the program.
@@ -26,6 +27,7 @@
 // The interposed functions are public as symbols of the library, not as Rust items.
 #![allow(unreachable_pub)]
 
+mod bindings;
 mod children;
 mod descriptors;
 mod events;

@@ -1,7 +1,7 @@
 //! Starts the sampler before `main`, and ends it at exit.
 
 use crate::real::real;
-use crate::{fork, thread_life, writer};
+use crate::{bindings, fork, thread_life, writer};
 use hpc_formats::process::text_of;
 use hpcrun_core::config::Config;
 use hpcrun_core::logical::agents;
@@ -26,6 +26,7 @@ pub(crate) fn ensure() {
     if STARTED.load(Ordering::Relaxed) || STARTED.swap(true, Ordering::Relaxed) {
         return;
     }
+    bindings::rebind();
     if let Some(config) = Config::from_environment() {
         if let Err(message) = config.and_then(|c| begin(c, arguments())) {
             eprintln!("hpcrun-rs: warning: not profiled: {message}");

@@ -20,6 +20,20 @@ pub unsafe extern "C" fn pthread_create(
     routine: StartRoutine,
     argument: *mut c_void,
 ) -> i32 {
+    // SAFETY: the caller's own arguments.
+    unsafe { create(thread, attributes, routine, argument) }
+}
+
+/// Creates a thread with its creator's context.
+///
+/// # Safety
+/// As for `pthread_create`.
+unsafe fn create(
+    thread: *mut libc::pthread_t,
+    attributes: *const libc::pthread_attr_t,
+    routine: StartRoutine,
+    argument: *mut c_void,
+) -> i32 {
     // SAFETY: libc's signature.
     let real = unsafe {
         real!(c"pthread_create": fn(
@@ -63,7 +77,7 @@ pub unsafe extern "C" fn thrd_create(
 ) -> i32 {
     // A C11 routine returns an integer, and `thrd_join` reads only that part of the result. SAFETY: the
     // caller's own arguments.
-    match unsafe { pthread_create(thread, ptr::null(), routine, argument) } {
+    match unsafe { create(thread, ptr::null(), routine, argument) } {
         0 => THRD_SUCCESS,
         libc::ENOMEM | libc::EAGAIN => THRD_NOMEM,
         _ => THRD_ERROR,

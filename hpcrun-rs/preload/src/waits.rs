@@ -166,10 +166,10 @@ pub unsafe extern "C" fn syscall(
             events::wake(a as usize, c as c_int, call)
         }
         // SAFETY: as for libc's functions of these names.
-        libc::SYS_close => unsafe { descriptors::close(a as c_int).into() },
+        libc::SYS_close => unsafe { descriptors::close_one(a as c_int).into() },
         // SAFETY: as above.
         libc::SYS_close_range => unsafe {
-            descriptors::close_range(a as c_uint, b as c_uint, c as c_int).into()
+            descriptors::close_all(a as c_uint, b as c_uint, c as c_int).into()
         },
         _ => call(),
     }

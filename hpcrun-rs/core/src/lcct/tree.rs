@@ -107,43 +107,46 @@ impl Tree {
         if bytes.len() > PATH_CAPACITY {
             return Err(LossCause::NoFile);
         }
-        let file = GrowingFile::create(path, HEADER_SIZE + MAX_RECORDS * RECORD_SIZE)?;
-        let mut tree = Tree::of(file, bytes).map_err(|mut file| {
-            file.close();
-            LossCause::TreeFull
-        })?;
+        let path_mapping = memory::map_anonymous(PATH_CAPACITY);
+        let (index, last) = (Index::map(), FixedArray::new(MAX_NOTES));
+        let file = match (path_mapping, &index, &last) {
+            (Some(_), Some(_), Some(_)) => {
+                GrowingFile::create(path, HEADER_SIZE + MAX_RECORDS * RECORD_SIZE)
+            }
+            _ => Err(LossCause::TreeFull),
+        };
+        let mut tree = match (path_mapping, index, last, file) {
+            (Some(path), Some(index), Some(last), Ok(file)) => Tree {
+                file,
+                offset: 0,
+                path,
+                len: 0,
+                index,
+                last,
+                last_root: 0,
+                groups: 0,
+                floats: 0,
+            },
+            (path, index, last, file) => {
+                if let Some(path) = path {
+                    // SAFETY: the mapping was made above, and nothing uses it.
+                    unsafe { memory::unmap(path, PATH_CAPACITY) };
+                }
+                if let Some(index) = index {
+                    index.unmap();
+                }
+                if let Some(last) = last {
+                    last.unmap();
+                }
+                return Err(file.err().unwrap_or(LossCause::TreeFull));
+            }
+        };
+        // SAFETY: the mapping has room for a path of PATH_CAPACITY bytes.
+        unsafe {
+            tree.path.copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len());
+        }
         tree.begin(identity, metrics)?;
         Ok(tree)
-    }
-
-    /// A tree without its root, in the file with this path; the file if there is no memory.
-    fn of(file: GrowingFile, path: &[u8]) -> Result<Tree, GrowingFile> {
-        let mapping = memory::map_anonymous(PATH_CAPACITY);
-        let (index, last) = (Index::map(), FixedArray::new(MAX_NOTES));
-        match (mapping, index, last) {
-            (Some(mapping), Some(index), Some(last)) => {
-                // SAFETY: the mapping has room for a path of PATH_CAPACITY bytes, which `create` has checked.
-                unsafe { mapping.copy_from_nonoverlapping(NonNull::from(path).cast(), path.len()) };
-                Ok(Tree {
-                    file,
-                    offset: 0,
-                    path: mapping,
-                    len: 0,
-                    index,
-                    last,
-                    last_root: 0,
-                    groups: 0,
-                    floats: 0,
-                })
-            }
-            (mapping, index, last) => {
-                // SAFETY: the mapping was made above, and nothing uses it.
-                mapping.inspect(|mapping| unsafe { memory::unmap(*mapping, PATH_CAPACITY) });
-                index.map(Index::unmap);
-                last.map(FixedArray::unmap);
-                Err(file)
-            }
-        }
     }
 
     /// Writes the synthetic root and the header of an empty tree.

@@ -1,0 +1,305 @@
+//! The library's own calls of libc reach libc: not a function of the program, or of another preloaded library,
+//! that happens to have the name.
+//!
+//! The dynamic linker binds a library's calls to the first symbol of the name, which is the program's. A
+//! program may have an `open` or a `write` of its own, and other libraries change what the clocks say. So
+//! entries of our global offset table that lead elsewhere are bound anew, to the function of libc with the same
+//! version. Memory that libc's own functions allocate is given back by the program's `free`, as libc itself
+//! does. What a hook does for the program goes the program's way ([`crate::real`]).
+//!
+//! Called before anything else; until then nothing here calls another library but `dl_iterate_phdr`.
+
+use hpcrun_core::memory::PAGE;
+use hpcrun_core::system;
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ops::Range;
+use std::{ptr, slice};
+
+/// Names of the libraries that libc consists of; before glibc 2.34 there were several.
+const LIBC: [&[u8]; 4] = [b"libc.so.6", b"libpthread.so.0", b"libdl.so.2", b"librt.so.1"];
+/// Functions that stay as they are: libc's own code calls them by name, too.
+const OF_PROGRAM: [&[u8]; 4] = [b"malloc", b"calloc", b"realloc", b"free"];
+
+const R_GLOB_DAT: u32 = 6;
+const R_JUMP_SLOT: u32 = 7;
+const DT_PLTRELSZ: i64 = 2;
+const DT_STRTAB: i64 = 5;
+const DT_SYMTAB: i64 = 6;
+const DT_RELA: i64 = 7;
+const DT_RELASZ: i64 = 8;
+const DT_JMPREL: i64 = 23;
+const DT_GNU_HASH: i64 = 0x6fff_fef5;
+const DT_VERSYM: i64 = 0x6fff_fff0;
+const DT_VERDEF: i64 = 0x6fff_fffc;
+const DT_VERNEED: i64 = 0x6fff_fffe;
+const PT_LOAD: u32 = 1;
+const PT_DYNAMIC: u32 = 2;
+const PT_GNU_RELRO: u32 = 0x6474_e552;
+const STT_FUNC: u8 = 2;
+/// The bit of a version's index that hides an old version.
+const HIDDEN: u16 = 0x8000;
+
+#[repr(C)]
+struct Relocation {
+    offset: u64,
+    info: u64,
+    addend: i64,
+}
+
+/// The tables of one loaded module.
+#[derive(Clone, Copy, Default)]
+struct Module {
+    bias: u64,
+    /// Where its segments are.
+    start: u64,
+    end: u64,
+    /// What the dynamic linker has made read-only.
+    relro: (u64, u64),
+    strings: u64,
+    symbols: u64,
+    relocations: (u64, u64),
+    jumps: (u64, u64),
+    hash: u64,
+    versions: u64,
+    defined: u64,
+    needed: u64,
+}
+
+#[derive(Default)]
+struct Found {
+    own: Option<Module>,
+    libc: [Option<Module>; LIBC.len()],
+}
+
+/// Binds the entries anew.
+pub(crate) fn rebind() {
+    let mut found = Found::default();
+    // SAFETY: `visit` gets the address of `found`, which outlives the call.
+    unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut found).cast()) };
+    let Some(own) = found.own else { return };
+    let libc = || found.libc.iter().flatten();
+    for (at, size) in [own.relocations, own.jumps] {
+        let count = size as usize / size_of::<Relocation>();
+        // SAFETY: the dynamic section says that so many relocations are there.
+        let list = unsafe { table::<Relocation>(at, count) };
+        for relocation in list {
+            if !matches!(relocation.info as u32, R_GLOB_DAT | R_JUMP_SLOT) {
+                continue;
+            }
+            let slot = (own.bias + relocation.offset) as *mut u64;
+            // SAFETY: the entry is in our mapped data.
+            let bound = unsafe { slot.read() };
+            let symbol = (relocation.info >> 32) as usize;
+            let name = own.name(symbol);
+            let is_right = libc().any(|m| (m.start..m.end).contains(&bound));
+            if is_right || bound == 0 || OF_PROGRAM.contains(&name) {
+                continue;
+            }
+            if let Some(function) = libc().find_map(|m| m.function(name, own.needed(symbol))) {
+                own.store(slot, function);
+            }
+        }
+    }
+}
+
+/// A table of a module; empty at address 0.
+///
+/// # Safety
+/// So many entries must be there, and the module must stay loaded.
+unsafe fn table<'a, T>(at: u64, count: usize) -> &'a [T] {
+    match at == 0 {
+        true => &[],
+        // SAFETY: the caller's promise; the module stays loaded.
+        false => unsafe { slice::from_raw_parts(at as *const T, count) },
+    }
+}
+
+unsafe extern "C" fn visit(info: *mut libc::dl_phdr_info, _: usize, found: *mut c_void) -> c_int {
+    // SAFETY: the dynamic linker describes a loaded module, whose headers and name are mapped; `found` is
+    // `rebind`'s local.
+    let (module, name, found) = unsafe {
+        let info = &*info;
+        let headers = slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum));
+        let name = match info.dlpi_name.is_null() {
+            true => &[][..],
+            false => CStr::from_ptr(info.dlpi_name).to_bytes(),
+        };
+        (Module::new(info.dlpi_addr, headers), name, &mut *found.cast::<Found>())
+    };
+    if (module.start..module.end).contains(&(rebind as *const () as u64)) {
+        found.own = Some(module);
+    }
+    let file = name.rsplit(|b| *b == b'/').next().unwrap_or(name);
+    if let Some(i) = LIBC.iter().position(|n| *n == file) {
+        found.libc[i].get_or_insert(module);
+    }
+    0
+}
+
+impl Module {
+    /// # Safety
+    /// The headers must be those of a module that is loaded at `bias`.
+    unsafe fn new(bias: u64, headers: &[libc::Elf64_Phdr]) -> Module {
+        let mut module = Module { bias, start: u64::MAX, ..Module::default() };
+        let mut dynamic = ptr::null::<[i64; 2]>();
+        for header in headers {
+            let at: Range<u64> = bias + header.p_vaddr..bias + header.p_vaddr + header.p_memsz;
+            match header.p_type {
+                PT_LOAD => {
+                    module.start = module.start.min(at.start);
+                    module.end = module.end.max(at.end);
+                }
+                PT_DYNAMIC => dynamic = at.start as *const [i64; 2],
+                PT_GNU_RELRO => module.relro = (at.start, at.end),
+                _ => {}
+            }
+        }
+        while !dynamic.is_null() {
+            // SAFETY: the dynamic section is mapped, and ends with a zero.
+            let [tag, value] = unsafe { dynamic.read() };
+            // The dynamic linker may have added the bias, or not.
+            let value = value as u64;
+            let address = if value < bias { value + bias } else { value };
+            match tag {
+                0 => break,
+                DT_STRTAB => module.strings = address,
+                DT_SYMTAB => module.symbols = address,
+                DT_RELA => module.relocations.0 = address,
+                DT_RELASZ => module.relocations.1 = value,
+                DT_JMPREL => module.jumps.0 = address,
+                DT_PLTRELSZ => module.jumps.1 = value,
+                DT_GNU_HASH => module.hash = address,
+                DT_VERSYM => module.versions = address,
+                DT_VERDEF => module.defined = address,
+                DT_VERNEED => module.needed = address,
+                _ => {}
+            }
+            dynamic = dynamic.wrapping_add(1);
+        }
+        module
+    }
+
+    fn symbol(&self, index: usize) -> &libc::Elf64_Sym {
+        // SAFETY: callers pass indices from the module's own tables.
+        unsafe { &*(self.symbols as *const libc::Elf64_Sym).add(index) }
+    }
+
+    fn name(&self, index: usize) -> &[u8] {
+        let name = self.strings + u64::from(self.symbol(index).st_name);
+        // SAFETY: names in the string table end with a zero.
+        unsafe { CStr::from_ptr(name as *const c_char).to_bytes() }
+    }
+
+    fn version(&self, index: usize) -> u16 {
+        match self.versions {
+            0 => 0,
+            // SAFETY: the table has an entry for each symbol.
+            versions => unsafe { (versions as *const u16).add(index).read() },
+        }
+    }
+
+    /// The hash of the version that a symbol of ours needs; `None` for one that we define, too.
+    fn needed(&self, symbol: usize) -> Option<u32> {
+        let wanted = self.version(symbol) & !HIDDEN;
+        let mut file = self.needed;
+        while file != 0 && wanted > 1 {
+            // SAFETY: the tables of needed versions are chains of offsets that end with 0 (`Elf64_Verneed`:
+            // version, count, file, aux, next; `Elf64_Vernaux`: hash, flags, other, name, next).
+            unsafe {
+                let mut entry = file + u64::from((file as *const u32).add(2).read());
+                loop {
+                    if (entry as *const u16).add(3).read() == wanted {
+                        return Some((entry as *const u32).read());
+                    }
+                    match (entry as *const u32).add(3).read() {
+                        0 => break,
+                        next => entry += u64::from(next),
+                    }
+                }
+                match (file as *const u32).add(3).read() {
+                    0 => break,
+                    next => file += u64::from(next),
+                }
+            }
+        }
+        None
+    }
+
+    /// The hash of a version that the module defines, by its index.
+    fn defined(&self, index: u16) -> Option<u32> {
+        let mut at = self.defined;
+        while at != 0 {
+            // SAFETY: a chain of `Elf64_Verdef`: version, flags, index, count, hash, aux, next.
+            unsafe {
+                if (at as *const u16).add(2).read() == index {
+                    return Some((at as *const u32).add(2).read());
+                }
+                match (at as *const u32).add(4).read() {
+                    0 => break,
+                    next => at += u64::from(next),
+                }
+            }
+        }
+        None
+    }
+
+    /// The address of a function that the module defines, in this version or in the default one.
+    fn function(&self, name: &[u8], version: Option<u32>) -> Option<u64> {
+        let hash = name.iter().fold(5381_u32, |h, b| h.wrapping_mul(33).wrapping_add((*b).into()));
+        let header = self.hash as *const u32;
+        if header.is_null() || self.symbols == 0 {
+            return None;
+        }
+        // SAFETY: the table is: count of buckets, first symbol, words of the filter, shift, the filter, the
+        // buckets, and a hash for each symbol from the first on, whose lowest bit ends a bucket.
+        unsafe {
+            let [buckets, first, filter] = [0, 1, 2].map(|i| header.add(i).read() as usize);
+            let bucket = header.add(4 + 2 * filter);
+            let mut index = bucket.add(hash as usize % buckets.max(1)).read() as usize;
+            if index < first {
+                return None;
+            }
+            loop {
+                let entry = bucket.add(buckets + index - first).read();
+                if entry | 1 == hash | 1 && self.is_function(index, name, version) {
+                    return Some(self.bias + self.symbol(index).st_value);
+                }
+                if entry & 1 == 1 {
+                    return None;
+                }
+                index += 1;
+            }
+        }
+    }
+
+    fn is_function(&self, index: usize, name: &[u8], version: Option<u32>) -> bool {
+        let symbol = self.symbol(index);
+        let own = self.version(index);
+        let is_version = match version {
+            Some(wanted) => self.defined(own & !HIDDEN) == Some(wanted),
+            None => own & HIDDEN == 0,
+        };
+        symbol.st_info & 0xf == STT_FUNC
+            && symbol.st_shndx != 0
+            && is_version
+            && self.name(index) == name
+    }
+
+    /// Stores an address in our table, which the dynamic linker may have made read-only.
+    fn store(&self, slot: *mut u64, function: u64) {
+        let page = slot as usize & !(PAGE - 1);
+        let is_protected = (self.relro.0..self.relro.1).contains(&(slot as u64));
+        let protect = |protection: c_int| {
+            let arguments = [page, PAGE, protection as usize, 0, 0];
+            // SAFETY: the page is in our data.
+            unsafe { system::call(libc::SYS_mprotect, arguments) == 0 }
+        };
+        if !is_protected || protect(libc::PROT_READ | libc::PROT_WRITE) {
+            // SAFETY: an aligned entry of our table, in a writable page; it is read by calls of ours only.
+            unsafe { slot.write_volatile(function) };
+        }
+        if is_protected {
+            protect(libc::PROT_READ);
+        }
+    }
+}
