@@ -1,5 +1,6 @@
 //! The house rules of `hpcrun-rs/preload/GUEST.md`: a program under limits, in a sandbox, or with names and
-//! privileges of its own runs as without the profiler, and the report has its seconds, or says what is missing.
+//! privileges of its own runs as without the profiler, and the report has its seconds, or says what is
+//! missing.
 
 use hpcrun_tests::run::{Run, Spec};
 use hpcrun_tests::tools::{c_program, check, exclusive_cores};

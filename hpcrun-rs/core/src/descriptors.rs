@@ -2,8 +2,8 @@
 //! for an instant. A program under `ulimit -n` opens as many files as without us, and finds the numbers that
 //! it expects.
 //!
-//! A limit so high that no program comes near it is left as it is. Where a limit cannot be raised there are no
-//! descriptors; callers have a source without one.
+//! A limit so high that no program comes near it is left as it is. Where a limit cannot be raised there are
+//! no descriptors; callers have a source without one.
 //!
 //! Async-signal-safe.
 
