@@ -12,8 +12,8 @@ numbered! {
         Reentered = 1, "reentered";
         /// The tree could not grow: its address range is used up.
         TreeFull = 2, "tree-full";
-        /// The profile file could not grow: the disk, or the user's share of it, is full, or the program limits
-        /// the size of files.
+        /// The profile file could not grow: the disk, or the user's share of it, is full, or the program
+        /// limits the size of files.
         DiskFull = 3, "disk-full";
         /// A frame's code lies in no known load module.
         UnknownModule = 4, "partial:unknown-module";

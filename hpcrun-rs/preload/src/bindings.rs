@@ -4,8 +4,8 @@
 //! The dynamic linker binds a library's calls to the first symbol of the name, which is the program's. A
 //! program may have an `open` or a `write` of its own, and other libraries change what the clocks say. So
 //! entries of our global offset table that lead elsewhere are bound anew, to the function of libc with the
-//! same version. Memory that libc's own functions allocate is given back by the program's `free`, as libc itself
-//! does. What a hook does for the program goes the program's way ([`crate::real`]).
+//! same version. Memory that libc's own functions allocate is given back by the program's `free`, as libc
+//! itself does. What a hook does for the program goes the program's way ([`crate::real`]).
 //!
 //! Called before anything else; until then nothing here calls another library but `dl_iterate_phdr`.
 
