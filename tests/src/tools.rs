@@ -159,6 +159,8 @@ fn build_c() {
         ("own_names", &["-pthread", "-fno-builtin"]),
         ("unloads", &["-pthread"]),
         ("early.so", &["-shared", "-fPIC", "-pthread", "-DLIBRARY"]),
+        ("around_main", &[]),
+        ("around_main.so", &["-shared", "-fPIC", "-DLIBRARY"]),
         ("children", &[]),
         ("sanitized", &["-rdynamic"]),
         ("musl", &["-Wl,--dynamic-linker=/lib/ld-musl-no-such.so.1"]),
@@ -170,6 +172,7 @@ fn build_c() {
             "static" | "musl" => "drap.c",
             "slow_clock.so" => "slow_clock.c",
             "early.so" => "ends.c",
+            "around_main.so" => "around_main.c",
             _ => &format!("{name}.c"),
         };
         let mut cc = Command::new("cc");

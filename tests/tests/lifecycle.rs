@@ -2,7 +2,7 @@
 
 use hpcrun_tests::run::{Run, Spec, Truth};
 use hpcrun_tests::tools::{c_program, exclusive_cores, folder};
-use hpcrun_tests::view::{View, value};
+use hpcrun_tests::view::{View, assert_close, value};
 use std::os::unix::process::ExitStatusExt;
 
 const RATE: u32 = 1000;
@@ -163,7 +163,43 @@ fn a_process_may_end_while_its_threads_do() {
     }
 }
 
-/// A library's constructor runs before the profiler's: the first thread starts the profiler.
+/// Each of the functions that run in a way to end works for 0.1 s of CPU time.
+#[test]
+fn what_runs_before_and_after_main_is_sampled() {
+    let _cores = exclusive_cores();
+    let before = ["before_all", "library_constructor"];
+    let exit = ["at_exit_work", "program_destructor", "library_destructor"];
+    for (way, times, after) in [
+        ("return", 1.0, &exit[..]),
+        ("quick_exit", 1.0, &["at_quick_exit_work"]),
+        ("_exit", 1.0, &[]),
+        ("exit_group", 1.0, &[]),
+        ("_Fork", 2.0, &exit),
+    ] {
+        let run = Spec::new("lifecycle-around-main", c_program("around_main"))
+            .arguments(&[way])
+            .environment("LD_PRELOAD", c_program("around_main.so"))
+            .rate(RATE)
+            .run();
+        assert_eq!(run.output.status.code(), Some(3), "{way}: {}", run.stderr());
+        let view = run.database().top_down();
+        assert_close(way, view.inclusive("in_main", "work"), 0.1 * times, 0.006 * times);
+        for function in before.iter().chain(after) {
+            assert_close(
+                &format!("{way}: {function}"),
+                view.inclusive(function, "work"),
+                0.1,
+                0.006,
+            );
+        }
+        let all = 0.1 * (times + (before.len() + after.len()) as f64);
+        assert_close(way, view.totals["work"], all, 0.01 + 0.03 * all);
+        assert!(view.unrooted() * 100 <= view.quality.samples, "{way}: {:?}", view.quality);
+        assert!(view.quality.missing.is_empty(), "{way}: {:?}", view.quality);
+    }
+}
+
+/// A library's constructor creates a thread.
 #[test]
 fn a_thread_that_a_constructor_makes_is_measured() {
     let _cores = exclusive_cores();

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 pub(crate) type Strings = *const *const c_char;
 
 unsafe extern "C" {
-    static environ: Strings;
+    pub(crate) static mut environ: Strings;
 }
 
 /// The process's environment.

@@ -1,5 +1,6 @@
 //! Fork: the child continues as a separate process image.
 
+use crate::real::real;
 use crate::writer;
 use hpcrun_core::session;
 
@@ -16,6 +17,21 @@ unsafe extern "C" {
 pub(crate) fn prepare() {
     // SAFETY: the handler is a function of this library, which is never unloaded.
     unsafe { pthread_atfork(None, None, Some(in_child)) };
+}
+
+/// Interposed: forks without the handlers of `pthread_atfork`.
+///
+/// # Safety
+/// As for libc's function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn _Fork() -> libc::pid_t {
+    // SAFETY: libc's own function.
+    let child = unsafe { real!(c"_Fork": fn() -> libc::pid_t)() };
+    if child == 0 {
+        // SAFETY: the calling thread is the child's only one, as where libc calls it.
+        unsafe { in_child() };
+    }
+    child
 }
 
 unsafe extern "C" fn in_child() {

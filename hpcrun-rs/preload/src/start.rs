@@ -1,27 +1,38 @@
 //! Starts the sampler before `main`, and ends it at exit.
 
+use crate::children::{Strings, environ};
 use crate::real::real;
 use crate::{bindings, fork, thread_life, writer};
 use hpc_formats::process::text_of;
 use hpcrun_core::config::Config;
 use hpcrun_core::logical::agents;
 use hpcrun_core::session::{self, Libc};
-use std::ffi::c_int;
+use std::ffi::{CStr, c_int, c_void};
+use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The dynamic linker calls this before the program's own constructors.
+/// The dynamic linker calls this before all other constructors, even libc's own (`build.rs`).
 #[used]
 #[unsafe(link_section = ".init_array")]
-static CONSTRUCTOR: extern "C" fn() = {
-    extern "C" fn construct() {
-        ensure();
+static CONSTRUCTOR: unsafe extern "C" fn(c_int, Strings, Strings) = construct;
+
+unsafe extern "C" fn construct(count: c_int, arguments: Strings, environment: Strings) {
+    // SAFETY: the dynamic linker passes the program's arguments, `count` strings that live as long as the
+    // process. No other thread exists that could use libc's variable, which libc has not set yet.
+    unsafe {
+        if environ.is_null() {
+            environ = environment;
+        }
+        ensure(|| {
+            let argument = |i| CStr::from_ptr(*arguments.add(i)).to_bytes();
+            (0..count as usize).map(|i| text_of(argument(i))).collect()
+        });
     }
-    construct
-};
+}
 
 /// Starts the sampler, unless it was started before. Called by our constructor, and earlier if another
-/// library's constructor creates a thread.
-pub(crate) fn ensure() {
+/// library wants to be first and creates a thread.
+pub(crate) fn ensure(arguments: impl FnOnce() -> Vec<String>) {
     static STARTED: AtomicBool = AtomicBool::new(false);
     if STARTED.load(Ordering::Relaxed) || STARTED.swap(true, Ordering::Relaxed) {
         return;
@@ -34,8 +45,8 @@ pub(crate) fn ensure() {
     }
 }
 
-/// The program's arguments, starting with its name.
-fn arguments() -> Vec<String> {
+/// The program's arguments, starting with its name, where the dynamic linker has not passed them.
+pub(crate) fn arguments() -> Vec<String> {
     let text = std::fs::read("/proc/self/cmdline").unwrap_or_default();
     let text = text.strip_suffix(b"\0").unwrap_or(&text);
     text.split(|b| *b == 0).map(text_of).collect()
@@ -52,9 +63,13 @@ fn begin(config: Config, arguments: Vec<String>) -> Result<(), String> {
         agents::profiler::add_module(module);
     }
     fork::prepare();
-    // Registered first, so it runs after the program's own exit functions. SAFETY: the function lives as long
-    // as the process: the library is never unloaded.
-    unsafe { libc::atexit(at_exit) };
+    // Registered first, so it runs last: after the exit functions and the destructors of the program and of all
+    // its libraries. SAFETY: the function lives as long as the process: the library is never unloaded. It
+    // belongs to no module, so that it does not run with this library's destructors.
+    unsafe {
+        __cxa_atexit(at_exit, ptr::null_mut(), ptr::null_mut());
+        __cxa_at_quick_exit(at_exit, ptr::null_mut());
+    }
     // Armed last, and while the thread counts as yielding: our start is not part of the program. The kernel
     // takes a while to start the timer, and a sample that arrives meanwhile counts as idle.
     if let Some(state) = hpcrun_core::threads::current() {
@@ -68,7 +83,19 @@ fn begin(config: Config, arguments: Vec<String>) -> Result<(), String> {
     Ok(())
 }
 
-extern "C" fn at_exit() {
+unsafe extern "C" {
+    fn __cxa_atexit(
+        function: unsafe extern "C" fn(*mut c_void),
+        argument: *mut c_void,
+        module: *mut c_void,
+    ) -> c_int;
+    fn __cxa_at_quick_exit(
+        function: unsafe extern "C" fn(*mut c_void),
+        module: *mut c_void,
+    ) -> c_int;
+}
+
+unsafe extern "C" fn at_exit(_: *mut c_void) {
     session::stop("exit");
 }
 
@@ -92,15 +119,4 @@ pub unsafe extern "C" fn _Exit(status: c_int) -> ! {
     session::stop("_exit");
     // SAFETY: libc's own function, same argument.
     unsafe { real!(c"_Exit": fn(c_int) -> !)(status) }
-}
-
-/// Interposed: stops the session, then runs the quick-exit functions.
-///
-/// # Safety
-/// As for libc's function.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn quick_exit(status: c_int) -> ! {
-    session::stop("_exit");
-    // SAFETY: libc's own function, same argument.
-    unsafe { real!(c"quick_exit": fn(c_int) -> !)(status) }
 }

@@ -2,6 +2,7 @@
 
 use crate::events::{self, Place};
 use crate::real::real;
+use crate::start;
 use crate::thread_life::{Start, StartRoutine, hpcrun_thread_start, take_back};
 use hpcrun_core::session;
 use hpcrun_core::threads;
@@ -40,8 +41,8 @@ unsafe fn create(
             *mut libc::pthread_t, *const libc::pthread_attr_t, StartRoutine, *mut c_void,
         ) -> i32)
     };
-    // Another library's constructor may run before ours.
-    crate::start::ensure();
+    // A library that wants to be first, too, may run before ours.
+    start::ensure(start::arguments);
     if !session::is_running() {
         // SAFETY: libc's own function, same arguments.
         return unsafe { real(thread, attributes, routine, argument) };

@@ -8,7 +8,7 @@ use crate::descriptors;
 use crate::events::{self, join, waiting};
 use crate::real::{Real, real};
 use hpcrun_core::futex_locks::FutexWait;
-use hpcrun_core::threads;
+use hpcrun_core::{session, threads};
 use std::ffi::{c_int, c_long, c_uint, c_void};
 
 /// Interposes functions that wait: `$how` runs libc's function, and is told the argument in brackets.
@@ -128,8 +128,8 @@ pub unsafe extern "C" fn sched_yield() -> c_int {
 
 const FUTEX_COMMANDS: c_long = !(libc::FUTEX_PRIVATE_FLAG | libc::FUTEX_CLOCK_REALTIME) as c_long;
 
-/// Interposed: futex waits, by which the locks of Rust and other languages block, and the calls that close
-/// descriptors.
+/// Interposed: futex waits, by which the locks of Rust and other languages block, the calls that close
+/// descriptors, and the one that ends the process.
 ///
 /// The kernel takes at most six arguments, all of them words. If the caller passes fewer, the others are
 /// unspecified, and the system call ignores them.
@@ -171,6 +171,10 @@ pub unsafe extern "C" fn syscall(
         libc::SYS_close_range => unsafe {
             descriptors::close_all(a as c_uint, b as c_uint, c as c_int).into()
         },
+        libc::SYS_exit_group => {
+            session::stop("_exit");
+            call()
+        }
         _ => call(),
     }
 }
