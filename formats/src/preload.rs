@@ -164,11 +164,19 @@ fn of_elf<'d, R: ReadRef<'d>>(bytes: R) -> Option<Obstacle> {
         return Some(Obstacle::Machine);
     }
     let mut segments = header.program_headers(endian, bytes).ok()?.iter();
-    let Some(interpreter) = segments.find_map(|s| s.interpreter(endian, bytes).ok()?) else {
-        let is_program = matches!(header.e_type(endian), elf::ET_EXEC | elf::ET_DYN);
-        return is_program.then_some(Obstacle::Static);
-    };
+    let interpreter = segments.find_map(|s| s.interpreter(endian, bytes).ok()?);
     let names = Names::of(header, endian, bytes, elf::SHT_DYNSYM);
+    let Some(interpreter) = interpreter else {
+        // A dynamic linker may be told which program to start.
+        return if names.has("ld-linux") {
+            None
+        } else if names.has("ld-musl") || names.has("__dls3") {
+            Some(Obstacle::Musl)
+        } else {
+            let is_program = matches!(header.e_type(endian), elf::ET_EXEC | elf::ET_DYN);
+            is_program.then_some(Obstacle::Static)
+        };
+    };
     if contains(interpreter, b"musl") || names.has("libc.musl-") {
         Some(Obstacle::Musl)
     } else if !contains(interpreter, b"/ld-linux") && !names.has("libc.so.6") {
@@ -275,5 +283,7 @@ mod tests {
         let test = std::env::current_exe().expect("a test has a file");
         assert_eq!(obstacle(&test, OsStr::new(DEFAULT_PATH)), None);
         assert_eq!(obstacle(Path::new("/no/such/file"), OsStr::new("")), None);
+        let loader = Path::new("/lib64/ld-linux-x86-64.so.2");
+        assert!(loader.exists() && obstacle(loader, OsStr::new("")).is_none());
     }
 }

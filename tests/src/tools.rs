@@ -138,7 +138,7 @@ fn build() {
 
 fn build_c() {
     let sources = workspace().join("fixtures/c");
-    let flags: [(&str, &[&str]); 24] = [
+    let flags: [(&str, &[&str]); 26] = [
         ("pthreads", &["-pthread"]),
         ("locks", &["-pthread"]),
         ("paths", &["-pthread"]),

@@ -41,6 +41,7 @@ pub mod image;
 pub mod lcct;
 pub mod locks;
 pub mod logical;
+pub mod maps;
 pub mod memory;
 pub mod path;
 mod record;

@@ -5,6 +5,7 @@ use crate::host::Host;
 use crate::image::{self, Image, clock};
 use crate::lcct::spare;
 use crate::logical::{self, agents};
+use crate::maps;
 use crate::sample::{latency, signal};
 use crate::system;
 use crate::threads::{self, ThreadState};
@@ -235,14 +236,8 @@ fn unblock(signal: i32) {
 
 /// Bounds of a stack that ends at `high`: the part of its mapping below `high`.
 pub fn mapping_below(high: u64) -> (u64, u64) {
-    let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
-    let bounds = maps.lines().find_map(|line| {
-        let (low, rest) = line.split_once('-')?;
-        let low = u64::from_str_radix(low, 16).ok()?;
-        let end = u64::from_str_radix(rest.split(' ').next()?, 16).ok()?;
-        (low < high && high <= end).then_some((low, high))
-    });
-    bounds.unwrap_or((0, 0))
+    let mapping = maps::mappings().into_iter().find(|m| m.start < high && high <= m.end);
+    mapping.map_or((0, 0), |m| (m.start, high))
 }
 
 /// Starts the calling thread's timer.

@@ -63,9 +63,9 @@ fn begin(config: Config, arguments: Vec<String>) -> Result<(), String> {
         agents::profiler::add_module(module);
     }
     fork::prepare();
-    // Registered first, so it runs last: after the exit functions and the destructors of the program and of all
-    // its libraries. SAFETY: the function lives as long as the process: the library is never unloaded. It
-    // belongs to no module, so that it does not run with this library's destructors.
+    // Registered first, so it runs last: after the exit functions and the destructors of the program and of
+    // all its libraries. It belongs to no module, so that it does not run with this library's destructors.
+    // SAFETY: the function lives as long as the process: the library is never unloaded.
     unsafe {
         __cxa_atexit(at_exit, ptr::null_mut(), ptr::null_mut());
         __cxa_at_quick_exit(at_exit, ptr::null_mut());

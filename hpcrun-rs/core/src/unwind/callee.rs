@@ -18,6 +18,8 @@ pub(super) enum Method {
     Root,
     /// The module has no information for this address.
     None,
+    /// Like `None`, in no module: generated code, or no code at all.
+    Generated,
 }
 
 /// A frame whose caller is wanted.

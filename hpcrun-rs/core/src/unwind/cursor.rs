@@ -10,7 +10,7 @@ use super::registers::{Pointers, Registers};
 use super::rule_cache::{Rule, RuleCache};
 use super::stack::{StackBounds, StackReader};
 use super::{End, OwnerOf, Unwind};
-use hpc_formats::address::CodeAddress;
+use hpc_formats::address::{CodeAddress, ModuleId};
 use hpc_formats::loss::LossCause;
 
 /// A frame of the physical stack.
@@ -49,7 +49,12 @@ pub struct Cursor<'a> {
     frame: Frame,
     /// Whether the instruction pointer is that of an interrupted instruction rather than a return address.
     exact: bool,
+    /// Number of steps to a lower address.
+    descents: u32,
 }
+
+/// Maximal number of steps to a lower address in one unwind.
+const MOST_DESCENTS: u32 = 64;
 
 impl std::fmt::Debug for Cursor<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -76,6 +81,7 @@ impl<'a> Cursor<'a> {
             registers: Pointers::of(&registers),
             frame: Frame { lookup: 0, code: CodeAddress::NONE, owner: 0, method: Method::None },
             exact: true,
+            descents: 0,
         }
     }
 
@@ -168,15 +174,17 @@ impl<'a> Cursor<'a> {
     #[cold]
     #[inline(never)]
     fn classify(&mut self, lookup: u64) -> Result<(), End> {
-        let located =
-            loadmap::locate(self.snapshot, lookup).ok_or(End::Broken(LossCause::UnknownModule))?;
+        let Some(located) = loadmap::locate(self.snapshot, lookup) else {
+            return self.place_outside(lookup);
+        };
         let address = lookup.wrapping_sub(located.bias);
         let code = CodeAddress::new(located.id, address);
         let mut method = match &located.sections {
             Some(sections) => self.native.classify(sections, address),
             None => Method::None,
         };
-        if method == Method::None && loadmap::is_entry_code(lookup, &located) {
+        let function = located.sections.as_ref().and_then(|s| super::function_at(s, address));
+        if loadmap::is_entry_code(lookup, &located, function) {
             method = Method::Root;
         }
         let owner = (self.owner_of)(lookup, code.module());
@@ -190,6 +198,18 @@ impl<'a> Cursor<'a> {
             });
         }
         self.frame = Frame { lookup, code, owner, method };
+        Ok(())
+    }
+
+    /// Identifies a frame outside of the modules. The processor was there, or a call returns there: else it
+    /// is no frame.
+    fn place_outside(&mut self, lookup: u64) -> Result<(), End> {
+        if !self.exact && !self.native.follows_call(self.snapshot, self.registers.ip) {
+            return Err(End::Broken(LossCause::UnknownModule));
+        }
+        let code = CodeAddress::new(ModuleId::UNKNOWN, lookup);
+        let owner = (self.owner_of)(lookup, ModuleId::UNKNOWN);
+        self.frame = Frame { lookup, code, owner, method: Method::Generated };
         Ok(())
     }
 
@@ -208,13 +228,17 @@ impl<'a> Cursor<'a> {
         };
         let caller = self.native.step(&callee, &mut self.stack)?;
         let exact = method == Method::SignalFrame;
-        // A signal handler may run on a stack of its own, anywhere in memory.
+        // A signal handler may run on a stack of its own, anywhere in memory, and so may a function that
+        // its caller runs on another stack. Only a corrupt stack leads down again and again.
         if caller.sp <= self.registers.sp && !exact {
-            return Err(End::Broken(LossCause::NoProgress));
+            self.descents += 1;
+            if caller.sp == self.registers.sp || self.descents > MOST_DESCENTS {
+                return Err(End::Broken(LossCause::NoProgress));
+            }
         }
         self.registers = caller;
         self.exact = exact;
-        if caller.ip == 0 {
+        if caller.ip == 0 && !exact {
             return Err(End::Root);
         }
         self.place()

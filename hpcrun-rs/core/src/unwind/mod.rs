@@ -8,6 +8,7 @@
 
 mod callee;
 mod cfi;
+mod code;
 pub mod cursor;
 mod instructions;
 pub mod loadmap;

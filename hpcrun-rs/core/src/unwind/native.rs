@@ -5,6 +5,7 @@
 //! | with an unwind rule, nearly all | three registers and two distances (`unwind_rule`) |
 //! | with other call frame information | gimli, over all registers (`cfi`) |
 //! | without information | analysis of its machine code up to the return (`instructions`) |
+//! | in generated code, where that fails | the frame pointer, after a call |
 //!
 //! A step by a rule drops all registers but three. When `cfi` later needs another register, it repeats the
 //! steps from the start over all registers.
@@ -13,10 +14,11 @@
 
 use super::End;
 use super::callee::{Callee, Method};
+use super::code::Code;
 use super::loadmap::{self, Located, Snapshot, UnwindSections};
 use super::registers::{Pointers, Registers};
 use super::stack::StackReader;
-use super::{cfi, instructions};
+use super::{cfi, code, instructions};
 use hpc_formats::loss::LossCause;
 
 /// Number of frames without information after which an unwind still keeps all registers. Functions of one
@@ -40,6 +42,7 @@ pub(super) struct Native {
     analysed: u32,
     /// Whether the last step left a frame without information.
     is_after_analysis: bool,
+    window: Box<code::Window>,
 }
 
 impl Native {
@@ -53,6 +56,7 @@ impl Native {
             steps: 0,
             analysed: 0,
             is_after_analysis: false,
+            window: Box::new(code::Window::new()),
         }
     }
 
@@ -100,7 +104,7 @@ impl Native {
         stack: &mut StackReader<'_>,
     ) -> Result<Pointers, End> {
         let caller = match callee.method {
-            Method::None => return self.step_by_instructions(callee, stack),
+            Method::None | Method::Generated => return self.step_by_instructions(callee, stack),
             Method::SignalFrame => self.step_cfi(callee, stack).map_err(|end| match end {
                 End::Root => End::Root,
                 End::Broken(_) => End::Broken(LossCause::BadSignalFrame),
@@ -111,16 +115,36 @@ impl Native {
         Ok(caller)
     }
 
-    /// Steps out of a frame without information, by analysis of its instructions.
+    /// Whether a call instruction ends at an address, so that it may be one to return to.
+    #[cold]
+    pub(super) fn follows_call(&mut self, snapshot: &Snapshot, address: u64) -> bool {
+        self.window.forget();
+        let mut code = Code { snapshot, cfi: &mut self.cfi, window: &mut self.window };
+        code.follows_call(address)
+    }
+
+    /// Steps out of a frame without information, by analysis of its instructions; out of generated code
+    /// whose instructions lead to no return, by its frame pointer.
     fn step_by_instructions(
         &mut self,
         callee: &Callee<'_>,
         stack: &mut StackReader<'_>,
     ) -> Result<Pointers, End> {
-        let mut code = ModuleCode { snapshot: callee.snapshot, cfi: &mut self.cfi };
-        let registers = self.full.unwrap_or_else(|| callee.registers.alone());
-        let caller = instructions::caller(registers, callee.is_exact, &mut code, stack)
-            .ok_or(End::Broken(LossCause::NoUnwindInfo))?;
+        self.window.forget();
+        let mut code =
+            Code { snapshot: callee.snapshot, cfi: &mut self.cfi, window: &mut self.window };
+        let mut registers = self.full.unwrap_or_else(|| callee.registers.alone());
+        let mut caller = instructions::caller(registers, callee.is_exact, &mut code, stack);
+        if caller.is_none() && self.full.is_none() && self.steps > 0 {
+            // It may need a register that inner frames have kept.
+            registers = self.replay(callee, stack)?;
+            code = Code { snapshot: callee.snapshot, cfi: &mut self.cfi, window: &mut self.window };
+            caller = instructions::caller(registers, callee.is_exact, &mut code, stack);
+        }
+        if caller.is_none() && callee.method == Method::Generated {
+            caller = without_return(callee, registers, &mut code, stack);
+        }
+        let caller = caller.ok_or(End::Broken(LossCause::NoUnwindInfo))?;
         self.start = caller;
         self.start_exact = false;
         self.steps = 0;
@@ -199,24 +223,31 @@ impl Native {
     }
 }
 
-/// The code of the modules in a snapshot.
-struct ModuleCode<'a> {
-    snapshot: &'a Snapshot,
-    cfi: &'a mut cfi::Context,
-}
-
-impl instructions::Code for ModuleCode<'_> {
-    fn at(&mut self, address: u64) -> Option<&'static [u8]> {
-        loadmap::code_at(self.snapshot, address)
-    }
-
-    fn is_described(&mut self, address: u64) -> bool {
-        let located = loadmap::locate(self.snapshot, address);
-        located.is_some_and(|l| {
-            l.sections.is_some_and(|sections| {
-                let address = address.wrapping_sub(l.bias);
-                cfi::classify(&sections, address, self.cfi) != Method::None
-            })
-        })
-    }
+/// The caller of generated code whose instructions lead to no return; `None` unless a call ends there.
+///
+/// A frame that called has set up its frame pointer, if it uses one. An interrupted one may be about to, so
+/// its frame pointer tells nothing. An instruction that cannot be read is no code: it was just called.
+fn without_return(
+    callee: &Callee<'_>,
+    registers: Registers,
+    code: &mut Code<'_>,
+    stack: &mut StackReader<'_>,
+) -> Option<Registers> {
+    let Pointers { ip, sp, fp } = callee.registers;
+    let mut caller = registers;
+    let at = if !callee.is_exact {
+        if fp < sp || fp % 8 != 0 {
+            return None;
+        }
+        caller = Registers::new(0, 0, stack.read(fp)?);
+        fp.checked_add(8)?
+    } else if code.at(ip).is_none() {
+        sp
+    } else {
+        return None;
+    };
+    let ip = stack.read(at)?;
+    caller.set_ip(ip);
+    caller.set_sp(at + 8);
+    code.follows_call(ip).then_some(caller)
 }

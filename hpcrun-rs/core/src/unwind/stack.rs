@@ -4,6 +4,7 @@
 //! Async-signal-safe.
 
 use super::read_log::ReadLog;
+use crate::system;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
@@ -51,24 +52,34 @@ impl Window {
         if offset % 8 == 0 && offset / 8 < self.len as u64 {
             return Some(self.words[(offset / 8) as usize]);
         }
-        // Reads a whole window, or a single word if the window would cross into unmapped pages.
-        for words in [WINDOW_WORDS, 1] {
-            let len = words * 8;
-            let local = libc::iovec { iov_base: self.words.as_mut_ptr().cast(), iov_len: len };
-            let remote = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: len };
-            // SAFETY: the kernel checks the remote range. It writes at most `len` bytes into `self.words`,
-            // which we borrow mutably and which has at least that length.
-            let n = unsafe { libc::process_vm_readv(libc::getpid(), &local, 1, &remote, 1, 0) };
-            if n >= 8 {
-                self.start = address;
-                self.len = n as usize / 8;
-                return Some(self.words[0]);
-            }
+        let mut bytes = [0; WINDOW_WORDS * 8];
+        self.start = address;
+        self.len = copy(address, &mut bytes) / 8;
+        for (word, eight) in self.words.iter_mut().zip(bytes.chunks_exact(8)) {
+            *word = u64::from_le_bytes(eight.try_into().unwrap_or_default());
         }
-        self.len = 0;
-        None
+        (self.len > 0).then(|| self.words[0])
     }
 }
+
+/// Copies memory of the process from an address on, and returns how many bytes could be read.
+pub(super) fn copy(address: u64, to: &mut [u8]) -> usize {
+    let local = libc::iovec { iov_base: to.as_mut_ptr().cast(), iov_len: to.len() };
+    // One part a page: a part is read as a whole or not at all.
+    let first = (PAGE - (address % PAGE)).min(to.len() as u64);
+    let second = to.len() as u64 - first;
+    let part = |from: u64, len: u64| libc::iovec {
+        iov_base: from as *mut libc::c_void,
+        iov_len: len as usize,
+    };
+    let remote = [part(address, first), part(address.wrapping_add(first), second)];
+    // SAFETY: the kernel checks the remote range. It writes at most `to.len()` bytes into `to`, which we
+    // borrow mutably.
+    let n = unsafe { libc::process_vm_readv(libc::getpid(), &local, 1, remote.as_ptr(), 2, 0) };
+    n.max(0) as usize
+}
+
+const PAGE: u64 = crate::memory::PAGE as u64;
 
 impl Default for Window {
     fn default() -> Self {
@@ -139,8 +150,9 @@ impl<'a> StackReader<'a> {
             self.scratch.words.push(address, value);
             return Some(value);
         }
-        self.scratch.words.push(0, 0);
-        self.read_checked(address)
+        let value = self.read_checked(address)?;
+        self.scratch.words.push_checked(address, value);
+        Some(value)
     }
 
     /// Like [`Self::read`], without logging, for words that the unwind may turn out not to depend on.
@@ -178,6 +190,8 @@ pub struct StackSlot {
     /// Creation context of its thread: ordinal << 32 | record index; 0 = unknown.
     creation: AtomicU64,
     is_main: AtomicBool,
+    /// It is the stack that the kernel has made, which grows as long as its limit allows.
+    grows: AtomicBool,
 }
 
 /// The list of slots and its epoch. Each sample reads both, so they share a cache line.
@@ -207,6 +221,7 @@ impl StackSlot {
             next: AtomicPtr::new(ptr::null_mut()),
             creation: AtomicU64::new(0),
             is_main: AtomicBool::new(false),
+            grows: AtomicBool::new(false),
         }
     }
 
@@ -229,6 +244,7 @@ impl StackSlot {
     pub fn set(&self, low: u64, high: u64, is_main: bool, creation: (u32, u32)) {
         self.set_creation(creation);
         self.is_main.store(is_main, Ordering::Relaxed);
+        self.grows.store(is_main, Ordering::Relaxed);
         self.low.store(low, Ordering::Relaxed);
         self.high.store(high, Ordering::Release);
     }
@@ -242,6 +258,31 @@ impl StackSlot {
     fn set_creation(&self, (thread, node): (u32, u32)) {
         let packed = u64::from(thread) << 32 | u64::from(node);
         self.creation.store(packed, Ordering::Relaxed);
+    }
+
+    /// Whether the kernel's stack has grown down to `sp`, beyond the limit that was known. The kernel keeps a
+    /// gap below such a stack, so what is mapped without one is the stack, and it never shrinks.
+    #[cold]
+    fn has_grown_to(&self, sp: u64) -> bool {
+        /// One call tells so many pages.
+        const STEP: u64 = 512;
+        if !self.grows.load(Ordering::Relaxed) || sp > self.high.load(Ordering::Acquire) {
+            return false;
+        }
+        let mut low = self.low.load(Ordering::Relaxed) & !(PAGE - 1);
+        while sp <= low {
+            let from = low.saturating_sub(STEP * PAGE).max((sp - 1) & !(PAGE - 1));
+            let mut resident = [0_u8; STEP as usize];
+            let arguments = [from, low - from, resident.as_mut_ptr() as u64, 0, 0];
+            // SAFETY: the kernel writes one byte a page, of at most `STEP` pages.
+            let error = unsafe { system::call(libc::SYS_mincore, arguments.map(|a| a as usize)) };
+            if error != 0 {
+                return false;
+            }
+            low = from;
+            self.low.store(low, Ordering::Relaxed);
+        }
+        true
     }
 
     /// Empties the slot; its thread is about to end.
@@ -258,17 +299,22 @@ impl Default for StackSlot {
     }
 }
 
-fn slot_of(sp: u64) -> Option<&'static StackSlot> {
+fn slots() -> impl Iterator<Item = &'static StackSlot> {
     let mut next = DIRECTORY.head.load(Ordering::Acquire);
-    // SAFETY: slots are `'static` (see `publish`) and never leave the list.
-    while let Some(slot) = unsafe { next.as_ref() } {
-        // Inclusive at the top: there the outermost frame of a cloned thread has its stack pointer.
-        if sp <= slot.high.load(Ordering::Acquire) && sp > slot.low.load(Ordering::Relaxed) {
-            return Some(slot);
-        }
+    std::iter::from_fn(move || {
+        // SAFETY: slots are `'static` (see `publish`) and never leave the list.
+        let slot = unsafe { next.as_ref() }?;
         next = slot.next.load(Ordering::Acquire);
-    }
-    None
+        Some(slot)
+    })
+}
+
+fn slot_of(sp: u64) -> Option<&'static StackSlot> {
+    // Inclusive at the top: there the outermost frame of a cloned thread has its stack pointer.
+    let holds = |slot: &&StackSlot| {
+        sp <= slot.high.load(Ordering::Acquire) && sp > slot.low.load(Ordering::Relaxed)
+    };
+    slots().find(holds).or_else(|| slots().find(|slot| slot.has_grown_to(sp)))
 }
 
 /// The part of the stack around `sp` that may be read directly: from the red zone below `sp` up to the top of

@@ -105,7 +105,7 @@ fn find_owner(lookup: u64, module: ModuleId) -> Owner {
 /// role. Not async-signal-safe.
 pub fn scan(module: &Module, with_locks: bool) -> bool {
     let (path, bias) = (&module.path, module.bias);
-    let mut ranges = spin_loops::ranges_of(path, module.code)
+    let mut ranges = spin_loops::ranges_of(path, &module.code)
         .or_else(|| stock_rayon::ranges_of(path, bias))
         .unwrap_or_default();
     if with_locks {

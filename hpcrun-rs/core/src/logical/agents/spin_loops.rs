@@ -40,10 +40,10 @@ const AHEAD: usize = 300;
 const BACK: usize = 4096;
 
 /// The ranges of a module's mapped code; `None` if the module is no known runtime.
-pub(super) fn ranges_of(path: &str, code: &[u8]) -> Option<Vec<Range>> {
+pub(super) fn ranges_of(path: &str, code: &[&[u8]]) -> Option<Vec<Range>> {
     let name = path.rsplit('/').next()?;
     let runtime = RUNTIMES.iter().find(|r| name.contains(r.name))?;
-    let mut ranges = divide(code, runtime.marker);
+    let mut ranges: Vec<Range> = code.iter().flat_map(|c| divide(c, runtime.marker)).collect();
     ranges.retain(|r| runtime.is_support || r.role == Role::SpinLoop);
     Some(ranges)
 }
@@ -125,7 +125,7 @@ mod tests {
     fn a_loop_reaches_from_its_beginning_to_the_jump_back() {
         assert_eq!(loops(WAITS, PAUSE), [(1, 11)]);
         let base = WAITS.as_ptr() as u64;
-        let ranges = ranges_of("/usr/lib/libgomp.so.1.0.0", WAITS).expect("a runtime");
+        let ranges = ranges_of("/usr/lib/libgomp.so.1.0.0", &[WAITS]).expect("a runtime");
         let roles: Vec<_> = ranges.iter().map(|r| (r.start - base, r.end - base, r.role)).collect();
         assert_eq!(
             roles,
@@ -138,7 +138,7 @@ mod tests {
         let mut code = vec![0xc3];
         code.extend([0x90; 8]);
         code.extend([0x76, 0xf6, 0xc3]);
-        let ranges = ranges_of("libscipy_openblas64_-32a4b2a6.so", &code).expect("a runtime");
+        let ranges = ranges_of("libscipy_openblas64_-32a4b2a6.so", &[&code]).expect("a runtime");
         assert_eq!(ranges.len(), 1);
         assert_eq!(ranges[0].role, Role::SpinLoop);
         assert_eq!(ranges[0].end - ranges[0].start, 10);
@@ -156,6 +156,6 @@ mod tests {
         assert!(loops(&[0xf3, 0x90, 0x73, 0x10, 0xc3], PAUSE).is_empty());
         assert!(loops(&[0xf3, 0x90], PAUSE).is_empty());
         assert!(loops(&[], PAUSE).is_empty());
-        assert_eq!(ranges_of("/usr/lib/libm.so.6", WAITS), None);
+        assert_eq!(ranges_of("/usr/lib/libm.so.6", &[WAITS]), None);
     }
 }

@@ -20,6 +20,7 @@
 mod machine;
 mod x86;
 
+use super::code::{Code, LONGEST};
 use super::registers::Registers;
 use super::stack::StackReader;
 use machine::Machine;
@@ -31,15 +32,6 @@ const MOST_INSTRUCTIONS: u32 = 8192;
 const MOST_PLACES: usize = 64;
 /// Capacity of the worklist.
 const MOST_ITEMS: usize = 6;
-
-/// The code of the modules.
-pub(super) trait Code {
-    /// The code from an address to the end of its segment; `None` outside of code.
-    fn at(&mut self, address: u64) -> Option<&'static [u8]>;
-
-    /// Whether the module has unwind information for an address.
-    fn is_described(&mut self, address: u64) -> bool;
-}
 
 /// A path to follow: the next instruction, and the machine's state there.
 #[derive(Clone, Copy)]
@@ -110,7 +102,7 @@ impl Worklist {
 pub(super) fn caller(
     registers: Registers,
     is_exact: bool,
-    code: &mut impl Code,
+    code: &mut Code<'_>,
     stack: &mut StackReader<'_>,
 ) -> Option<Registers> {
     let mut worklist =
@@ -131,7 +123,7 @@ fn follow(
     mut item: WorkItem,
     mut after_call: bool,
     worklist: &mut Worklist,
-    code: &mut impl Code,
+    code: &mut Code<'_>,
     stack: &mut StackReader<'_>,
 ) -> Option<Registers> {
     let mut rest = code.at(item.at)?;
@@ -168,6 +160,9 @@ fn follow(
         let Some(place) = jump else {
             item.at = next;
             rest = rest.get(instruction.length..)?;
+            if rest.len() < LONGEST {
+                rest = code.at(next)?;
+            }
             continue;
         };
         if code.is_described(place) {
@@ -186,24 +181,16 @@ fn follow(
 fn returned(
     machine: &Machine,
     arguments: u16,
-    code: &mut impl Code,
+    code: &mut Code<'_>,
     stack: &mut StackReader<'_>,
 ) -> Option<Registers> {
     let caller = machine.caller(arguments, stack)?;
-    follows_call(caller.ip(), code).then_some(caller)
+    code.follows_call(caller.ip()).then_some(caller)
 }
 
-/// Whether a call instruction ends at an address.
-fn follows_call(address: u64, code: &mut impl Code) -> bool {
-    const LONGEST: u64 = 7;
-    let before = address.checked_sub(LONGEST).and_then(|at| code.at(at));
-    let Some(bytes) = before.and_then(|b| b.first_chunk::<{ LONGEST as usize }>()) else {
-        return false;
-    };
-    (0..=5).any(|from| {
-        let candidate = &bytes[from..];
-        matches!(candidate[0], 0xe8 | 0xff)
-            && x86::decode(candidate)
-                .is_some_and(|i| i.length == candidate.len() && matches!(i.effect, Effect::Call(_)))
-    })
+/// Whether these bytes are a call instruction, as a whole.
+pub(super) fn is_call(bytes: &[u8]) -> bool {
+    matches!(bytes[0], 0xe8 | 0xff)
+        && x86::decode(bytes)
+            .is_some_and(|i| i.length == bytes.len() && matches!(i.effect, Effect::Call(_)))
 }

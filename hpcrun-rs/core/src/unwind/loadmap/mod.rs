@@ -14,6 +14,7 @@ mod scan;
 use crate::system;
 use hpc_formats::address::{CodeAddress, ModuleId};
 pub use module::{Module, UnwindSections};
+use scan::LinkMap;
 pub use scan::executable_path;
 use std::ptr;
 use std::sync::Mutex;
@@ -24,7 +25,7 @@ use std::sync::atomic::{
 /// An immutable load map.
 pub struct Snapshot {
     generation: u32,
-    /// The sum of glibc's counters of loads and unloads when the snapshot was taken.
+    /// The loader's version when the snapshot was taken (`scan::version_of`).
     version: u64,
     modules: Vec<Module>,
 }
@@ -170,15 +171,23 @@ pub fn function_at(snapshot: &Snapshot, address: CodeAddress) -> Option<CodeAddr
 /// The code from an address to the end of its segment; `None` outside the modules of the snapshot.
 pub fn code_at(snapshot: &Snapshot, address: u64) -> Option<&'static [u8]> {
     let module = snapshot.find(address).filter(|_| is_stable())?;
-    let offset = address.checked_sub(module.code.as_ptr() as u64)?;
-    module.code.get(offset as usize..).filter(|c| !c.is_empty())
+    module.code.iter().find_map(|segment| {
+        let offset = address.checked_sub(segment.as_ptr() as u64)?;
+        segment.get(offset as usize..).filter(|rest| !rest.is_empty())
+    })
 }
 
-/// Whether an address without unwind information is in the code that starts a process: the executable's entry
-/// point or the dynamic linker.
-pub fn is_entry_code(lookup: u64, located: &Located) -> bool {
+/// Whether an address is in the code that starts a process: in the function at the executable's entry point,
+/// whatever its unwind information says of a caller, or in code of the dynamic linker without any.
+/// `function`: the link-time address of the function that has the address, if it has unwind information.
+pub fn is_entry_code(lookup: u64, located: &Located, function: Option<u64>) -> bool {
     let entry = ENTRY.load(Ordering::Relaxed);
-    lookup.wrapping_sub(entry) < 64 || located.bias == INTERPRETER.load(Ordering::Relaxed)
+    match function {
+        Some(start) => start.wrapping_add(located.bias) == entry,
+        None => {
+            lookup.wrapping_sub(entry) < 64 || located.bias == INTERPRETER.load(Ordering::Relaxed)
+        }
+    }
 }
 
 struct FoundObject {
@@ -198,33 +207,38 @@ struct DlFindObject {
     reserved: [u64; 7],
 }
 
-#[repr(C)]
-struct LinkMap {
-    bias: u64,
+/// The mapped addresses of the module that holds an address.
+fn extent(address: u64) -> Option<(u64, u64)> {
+    dl_find_object(address).map(|o| (o.map_start as u64, o.map_end as u64))
 }
 
 fn find_object(address: u64) -> Option<FoundObject> {
-    let function = FIND_OBJECT.load(Ordering::Relaxed);
-    if function == 0 {
-        return None;
-    }
-    // SAFETY: glibc's `_dl_find_object` (2.35 and newer) is async-signal-safe and fills the structure, whose
-    // layout is part of its ABI. The loader owns the link map, which is valid while the module is mapped; it
-    // is mapped because one of our frames executes in it.
+    let o = dl_find_object(address)?;
+    let limit = o.map_end as u64;
+    // SAFETY: the loader owns the link map, which is valid while the module is mapped, and so is what lies
+    // between its bounds; it is mapped because one of our frames executes in it.
     unsafe {
-        type Function = unsafe extern "C" fn(*mut u8, *mut DlFindObject) -> i32;
-        let function: Function = std::mem::transmute(function);
-        let mut o: DlFindObject = std::mem::zeroed();
-        if function(address as *mut u8, &mut o) != 0 || o.link_map.is_null() {
-            return None;
-        }
         let bias = (*o.link_map).bias;
-        let limit = o.map_end as u64;
         Some(FoundObject {
             start: o.map_start as u64,
             bias,
             sections: scan::sections_at(o.eh_frame as u64, limit, bias),
         })
+    }
+}
+
+fn dl_find_object(address: u64) -> Option<DlFindObject> {
+    let function = FIND_OBJECT.load(Ordering::Relaxed);
+    if function == 0 {
+        return None;
+    }
+    // SAFETY: glibc's `_dl_find_object` (2.35 and newer) is async-signal-safe and fills the structure, whose
+    // layout is part of its ABI.
+    unsafe {
+        type Function = unsafe extern "C" fn(*mut u8, *mut DlFindObject) -> i32;
+        let function: Function = std::mem::transmute(function);
+        let mut o: DlFindObject = std::mem::zeroed();
+        (function(address as *mut u8, &mut o) == 0 && !o.link_map.is_null()).then_some(o)
     }
 }
 
@@ -388,10 +402,7 @@ fn find_symbols() {
     unsafe {
         let f = libc::dlsym(libc::RTLD_DEFAULT, c"_dl_find_object".as_ptr());
         FIND_OBJECT.store(f as usize, Ordering::Relaxed);
-        let base = libc::getauxval(libc::AT_BASE);
-        if base != 0 {
-            INTERPRETER.store(base, Ordering::Relaxed);
-        }
+        INTERPRETER.store(scan::loader().unwrap_or(u64::MAX), Ordering::Relaxed);
         ENTRY.store(libc::getauxval(libc::AT_ENTRY), Ordering::Relaxed);
     }
 }

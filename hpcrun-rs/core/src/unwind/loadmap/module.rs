@@ -32,6 +32,6 @@ pub struct Module {
     pub build_id: Vec<u8>,
     /// Unwind information, if any.
     pub sections: Option<UnwindSections>,
-    /// The mapped bytes of its readable executable segment (the largest, if there are several); may be empty.
-    pub code: &'static [u8],
+    /// The mapped bytes of its readable executable segments.
+    pub code: Vec<&'static [u8]>,
 }

@@ -4,6 +4,7 @@
 //! Async-signal-safe: [`sections_at`]. Not: [`scan`].
 
 use super::module::{Module, UnwindSections};
+use crate::maps;
 use hpc_formats::address::ModuleId;
 use hpc_formats::process::text_of;
 use std::ffi::CStr;
@@ -50,7 +51,7 @@ struct Scan {
     modules: Vec<Module>,
 }
 
-/// The sum of glibc's counters of loads and unloads, and the modules in order of address.
+/// The loader's version (`version_of`), and the modules in order of address.
 pub(super) fn scan() -> (u64, Vec<Module>) {
     let mut scan = Scan {
         version: 0,
@@ -58,13 +59,22 @@ pub(super) fn scan() -> (u64, Vec<Module>) {
         vdso: unsafe { libc::getauxval(libc::AT_SYSINFO_EHDR) },
         modules: Vec::new(),
     };
-    // SAFETY: `visit` gets a pointer to our `scan`, and is called only before this call returns.
-    unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut scan).cast()) };
+    // SAFETY: both get a pointer to our `scan`, and are called only before these calls return.
+    unsafe {
+        libc::dl_iterate_phdr(Some(visit), (&raw mut scan).cast());
+        libc::dl_iterate_phdr(Some(visit_namespaces), (&raw mut scan).cast());
+    }
     scan.modules.sort_by_key(|m| m.start);
     (scan.version, scan.modules)
 }
 
-/// The sum of glibc's counters of loads and unloads.
+/// Grows with each load and unload. glibc counts unloads as the loads less the modules, and the dynamic
+/// linker as a module of each namespace: with several, the count is below zero.
+fn version_of(info: &libc::dl_phdr_info) -> u64 {
+    (info.dlpi_adds << 32) | u64::from(info.dlpi_subs as u32 ^ 1 << 31)
+}
+
+/// See [`version_of`].
 pub(super) fn version() -> u64 {
     unsafe extern "C" fn first(
         info: *mut libc::dl_phdr_info,
@@ -72,7 +82,7 @@ pub(super) fn version() -> u64 {
         data: *mut libc::c_void,
     ) -> i32 {
         // SAFETY: both pointers are valid during the call, and `data` points to `version` below.
-        unsafe { *data.cast::<u64>() = (*info).dlpi_adds + (*info).dlpi_subs };
+        unsafe { *data.cast::<u64>() = version_of(&*info) };
         1
     }
     let mut version = 0_u64;
@@ -90,11 +100,106 @@ unsafe extern "C" fn visit(
     // SAFETY: both pointers are valid during the call (dl_iterate_phdr's contract), and `data` is the `Scan`
     // that `scan` passed. A panic (allocation failure) aborts: the library is built with panic=abort.
     let (info, scan) = unsafe { (&*info, &mut *data.cast::<Scan>()) };
-    scan.version = info.dlpi_adds + info.dlpi_subs;
-    if let Some(module) = describe(info, scan.vdso) {
-        scan.modules.push(module);
-    }
+    scan.version = version_of(info);
+    scan.add(info);
     0
+}
+
+impl Scan {
+    /// Adds a module, unless it is known: the dynamic linker is in all namespaces.
+    fn add(&mut self, info: &libc::dl_phdr_info) {
+        if let Some(module) = describe(info, self.vdso) {
+            if !self.modules.iter().any(|m| m.start == module.start) {
+                self.modules.push(module);
+            }
+        }
+    }
+}
+
+/// Called by `dl_iterate_phdr` for the executable: adds the modules of the namespaces that `dlmopen` has
+/// made, which `dl_iterate_phdr` does not visit.
+unsafe extern "C" fn visit_namespaces(
+    program: *mut libc::dl_phdr_info,
+    _size: libc::size_t,
+    data: *mut libc::c_void,
+) -> i32 {
+    // SAFETY: as in `visit`.
+    unsafe { add_namespaces(&*program, &mut *data.cast::<Scan>()) };
+    1
+}
+
+/// # Safety
+/// The calling thread must hold the loader's lock, and `program` must describe the executable.
+unsafe fn add_namespaces(program: &libc::dl_phdr_info, scan: &mut Scan) {
+    const DT_NULL: u64 = 0;
+    const DT_DEBUG: u64 = 21;
+    // SAFETY: the loader's lists change only under its lock. The executable's dynamic section, which ends
+    // with a null tag, points to them. A module's first mapped page is readable, and holds its headers.
+    unsafe {
+        let headers =
+            std::slice::from_raw_parts(program.dlpi_phdr, usize::from(program.dlpi_phnum));
+        let Some(dynamic) = headers.iter().find(|h| h.p_type == libc::PT_DYNAMIC) else {
+            return;
+        };
+        let mut tag = program.dlpi_addr.wrapping_add(dynamic.p_vaddr) as *const [u64; 2];
+        while (*tag)[0] != DT_DEBUG && (*tag)[0] != DT_NULL {
+            tag = tag.add(1);
+        }
+        let base = (*tag)[1] as *const Debug;
+        if (*tag)[0] == DT_NULL || base.is_null() || (*base).version < 2 {
+            return;
+        }
+        let mut space = (*base).next;
+        while !space.is_null() {
+            let mut map = (*space).modules;
+            while !map.is_null() {
+                if let Some((start, _)) = super::extent((*map).dynamic) {
+                    let header = &*(start as *const object::elf::FileHeader64<object::Endianness>);
+                    let at = start + header.e_phoff.get(object::Endianness::Little);
+                    let count = header.e_phnum.get(object::Endianness::Little);
+                    let mut info: libc::dl_phdr_info = std::mem::zeroed();
+                    info.dlpi_addr = (*map).bias;
+                    info.dlpi_name = (*map).name;
+                    info.dlpi_phdr = at as *const libc::Elf64_Phdr;
+                    info.dlpi_phnum = count;
+                    if header.e_ident.magic == object::elf::ELFMAG {
+                        scan.add(&info);
+                    }
+                }
+                map = (*map).next;
+            }
+            space = (*space).next;
+        }
+    }
+}
+
+/// glibc's `struct r_debug_extended`: one namespace of modules.
+#[repr(C)]
+struct Debug {
+    version: i32,
+    modules: *const LinkMap,
+    breakpoint: u64,
+    state: i32,
+    loader: u64,
+    next: *const Debug,
+}
+
+/// The public part of glibc's `struct link_map`.
+#[repr(C)]
+pub(super) struct LinkMap {
+    pub(super) bias: u64,
+    name: *const libc::c_char,
+    dynamic: u64,
+    next: *const LinkMap,
+}
+
+/// Load bias of the dynamic linker.
+pub(super) fn loader() -> Option<u64> {
+    // SAFETY: the loader's own structure, whose field does not change after the start.
+    unsafe {
+        let debug = libc::dlsym(libc::RTLD_DEFAULT, c"_r_debug".as_ptr()).cast::<Debug>();
+        (!debug.is_null()).then(|| (*debug).loader)
+    }
 }
 
 fn describe(info: &libc::dl_phdr_info, vdso: u64) -> Option<Module> {
@@ -117,15 +222,15 @@ fn describe(info: &libc::dl_phdr_info, vdso: u64) -> Option<Module> {
     });
     let code = loads()
         .filter(|h| h.p_flags & (libc::PF_R | libc::PF_W | libc::PF_X) == libc::PF_R | libc::PF_X)
-        .max_by_key(|h| h.p_filesz)
-        .map_or(&[][..], |h| {
+        .map(|h| {
             // SAFETY: a readable segment without write permission, mapped while the module is loaded. A
             // reader unwinds a stack with a frame in this module, or in a function that such a frame calls.
             unsafe {
                 let at = bias.wrapping_add(h.p_vaddr) as *const u8;
                 std::slice::from_raw_parts(at, h.p_filesz as usize)
             }
-        });
+        })
+        .collect();
     let build_id = headers
         .iter()
         .filter(|h| h.p_type == libc::PT_NOTE)
@@ -144,14 +249,14 @@ fn describe(info: &libc::dl_phdr_info, vdso: u64) -> Option<Module> {
         start,
         end,
         bias,
-        path: module_path(info, vdso != 0 && (start..end).contains(&vdso)),
+        path: module_path(info, start, vdso != 0 && (start..end).contains(&vdso)),
         build_id,
         sections,
         code,
     })
 }
 
-fn module_path(info: &libc::dl_phdr_info, is_vdso: bool) -> String {
+fn module_path(info: &libc::dl_phdr_info, start: u64, is_vdso: bool) -> String {
     if is_vdso {
         return "[vdso]".to_owned();
     }
@@ -162,13 +267,23 @@ fn module_path(info: &libc::dl_phdr_info, is_vdso: bool) -> String {
     if name.is_empty() {
         return executable_path();
     }
+    if !name.starts_with(b"/") {
+        // Relative to the folder in which the program was at that time.
+        if let Some(mapping) = maps::at(start).filter(|m| m.inode != 0) {
+            return text_of(mapping.path.as_os_str().as_bytes());
+        }
+    }
     text_of(name)
 }
 
-/// The path of the running executable.
+/// The path of the running executable. A dynamic linker that was told to start it is not the executable.
 pub fn executable_path() -> String {
-    std::fs::read_link("/proc/self/exe")
-        .map_or_else(|_| "[executable]".to_owned(), |p| text_of(p.as_os_str().as_bytes()))
+    // SAFETY: reads the auxiliary vector.
+    let (base, headers) =
+        unsafe { (libc::getauxval(libc::AT_BASE), libc::getauxval(libc::AT_PHDR)) };
+    let told = || maps::at(headers).filter(|m| m.inode != 0).map(|m| m.path);
+    let path = if base == 0 { told() } else { std::fs::read_link("/proc/self/exe").ok() };
+    path.map_or_else(|| "[executable]".to_owned(), |p| text_of(p.as_os_str().as_bytes()))
 }
 
 /// Finds `NT_GNU_BUILD_ID` in a note segment.

@@ -1,0 +1,82 @@
+//! The machine code at an address: of the modules directly, of other memory (generated code) as a copy that
+//! the kernel makes, which fails instead of faulting.
+//!
+//! Async-signal-safe.
+
+use super::callee::Method;
+use super::instructions;
+use super::loadmap::{self, Snapshot};
+use super::{cfi, stack};
+
+/// Bytes that are copied at once.
+const WINDOW: usize = 512;
+/// No instruction is longer.
+pub(super) const LONGEST: usize = 16;
+
+/// A copy of code that lies in no module.
+pub(super) struct Window {
+    bytes: [u8; WINDOW],
+    start: u64,
+    len: usize,
+}
+
+impl Window {
+    pub(super) const fn new() -> Window {
+        Window { bytes: [0; WINDOW], start: 0, len: 0 }
+    }
+
+    /// Empties the window, because memory may have changed.
+    pub(super) fn forget(&mut self) {
+        self.len = 0;
+    }
+
+    fn at(&mut self, address: u64) -> Option<&[u8]> {
+        let from = address.wrapping_sub(self.start) as usize;
+        if from >= self.len || (self.len == WINDOW && from + LONGEST > WINDOW) {
+            self.len = stack::copy(address, &mut self.bytes);
+            self.start = address;
+            return (self.len > 0).then_some(&self.bytes[..self.len]);
+        }
+        Some(&self.bytes[from..self.len])
+    }
+}
+
+/// The code that an unwind may look at.
+pub(super) struct Code<'a> {
+    pub(super) snapshot: &'a Snapshot,
+    pub(super) cfi: &'a mut cfi::Context,
+    pub(super) window: &'a mut Window,
+}
+
+impl Code<'_> {
+    /// Code from an address on: of a module up to the end of its segment, of other memory at least one
+    /// instruction. `None` where nothing can be read.
+    pub(super) fn at(&mut self, address: u64) -> Option<&[u8]> {
+        match loadmap::code_at(self.snapshot, address) {
+            Some(code) => Some(code),
+            None if loadmap::locate(self.snapshot, address).is_some() => None,
+            None => self.window.at(address),
+        }
+    }
+
+    /// Whether a module has unwind information for an address.
+    pub(super) fn is_described(&mut self, address: u64) -> bool {
+        let located = loadmap::locate(self.snapshot, address);
+        located.is_some_and(|l| {
+            l.sections.is_some_and(|sections| {
+                let address = address.wrapping_sub(l.bias);
+                cfi::classify(&sections, address, self.cfi) != Method::None
+            })
+        })
+    }
+
+    /// Whether a call instruction ends at an address.
+    pub(super) fn follows_call(&mut self, address: u64) -> bool {
+        const LONGEST_CALL: u64 = 7;
+        let before = address.checked_sub(LONGEST_CALL).and_then(|at| self.at(at));
+        let Some(bytes) = before.and_then(|b| b.first_chunk::<{ LONGEST_CALL as usize }>()) else {
+            return false;
+        };
+        (0..=5).any(|from| instructions::is_call(&bytes[from..]))
+    }
+}
