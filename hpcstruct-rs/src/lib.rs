@@ -50,6 +50,7 @@ pub use structure::assemble::TagUse;
 pub use structure::columns;
 
 use code::disasm::loaded_image::LoadedImage;
+use code::undescribed;
 use code_map::CodeMap;
 use dwarf::split_dwarf as split;
 use hpc_formats::structure::{Columns, Origin};
@@ -149,11 +150,13 @@ pub fn analyse_bytes(name: &str, data: &[u8], options: &Options) -> Result<Struc
 pub fn loops(path: &Path, threads: usize) -> Result<Vec<code::ProcedureLoops>, StructError> {
     let bytes = FileBytes::open(path)?;
     let image = Image::parse(path, bytes.as_slice())?;
-    let unwind = Unwind::read(&image);
-    let symbols = symbols::candidates(&[&image]).choose(&image, &unwind.ranges);
+    let mut unwind = Unwind::read(&image);
+    let memory = LoadedImage::new(&image.file);
+    let mut symbols = symbols::candidates(&[&image]).choose(&image, &unwind.ranges);
+    undescribed::bound(&image, &memory, &mut symbols, &mut unwind, threads);
     Ok(loops::of_image(&loops::Sources {
         image: &image,
-        memory: &LoadedImage::new(&image.file),
+        memory: &memory,
         symbols: &symbols,
         unwind: &unwind,
         threads,
@@ -178,7 +181,7 @@ fn analyse_in(
     let sections = dwarf::load(&with_entries, threads, &mut notes);
     let endian = image.endian();
     let images = parsed.with_symbols(&image);
-    let ((mut debug, found), ((unwind, memory), candidates)) = parallel::both(
+    let ((mut debug, found), ((mut unwind, memory), candidates)) = parallel::both(
         threads,
         || {
             let mut found = Vec::new();
@@ -206,7 +209,8 @@ fn analyse_in(
     }
     let cacheable = is_file && notes.is_empty();
     notes.extend(what_is_missing_of_code(&image));
-    let symbols = candidates.choose(&image, &unwind.ranges);
+    let mut symbols = candidates.choose(&image, &unwind.ranges);
+    undescribed::bound(&image, &memory, &mut symbols, &mut unwind, threads);
     let procedures = symbols.sorted.len();
     let texts = debug.size_of_texts();
     let classifier = Classifier::new(&path.to_string_lossy(), &options.rules, procedures, texts);

@@ -16,4 +16,5 @@ mod names;
 mod oracle;
 mod separate;
 mod tags;
+mod undescribed;
 mod xml;

@@ -11,6 +11,7 @@
 
 mod cfg;
 pub(crate) mod disasm;
+pub(crate) mod undescribed;
 
 use crate::base::parallel;
 use crate::base::strings::Map;
@@ -42,6 +43,11 @@ impl Architecture {
             _ => None,
         }
     }
+}
+
+/// Whether a section of this name holds linkage stubs.
+pub(crate) fn is_stub_section(name: &str) -> bool {
+    name.starts_with(".plt") || name == ".iplt"
 }
 
 /// A loop of a procedure.

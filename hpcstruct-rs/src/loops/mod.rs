@@ -9,7 +9,7 @@ pub(crate) mod place;
 
 use crate::base::parallel;
 use crate::code::disasm::loaded_image::LoadedImage;
-use crate::code::{Architecture, Call, Findings, Layout, ProcedureLoops, Program};
+use crate::code::{self, Architecture, Call, Findings, Layout, ProcedureLoops, Program};
 use crate::code_map::{ByProcedure, CodeMap};
 use crate::input::image::Image;
 use crate::names;
@@ -167,8 +167,7 @@ pub(crate) fn of_image(sources: &Sources<'_, '_>) -> Vec<ProcedureLoops> {
 
 /// Ranges of linkage stubs.
 fn stubs(image: &Image<'_>) -> Vec<Range<u64>> {
-    let is_stub = |name: &str| name.starts_with(".plt") || name == ".iplt";
-    let stubs = image.code.iter().filter(|(_, name)| is_stub(name));
+    let stubs = image.code.iter().filter(|(_, name)| code::is_stub_section(name));
     stubs.map(|(range, _)| range.clone()).collect()
 }
 

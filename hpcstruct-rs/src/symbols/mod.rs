@@ -10,12 +10,25 @@ use object::{Object, ObjectSymbol, SymbolKind};
 use std::borrow::Cow;
 use std::ops::Range;
 
+/// What says where a symbol's code ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Bounds {
+    /// Its size.
+    Stated,
+    /// Nothing in the symbol table.
+    Open,
+    /// Nothing, and nothing says either that it names a procedure: it has no type and is local, as
+    /// labels in assembly are.
+    Label,
+}
+
 /// A named range of code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Symbol<'d> {
     pub(crate) start: u64,
     pub(crate) end: u64,
     pub(crate) name: &'d [u8],
+    pub(crate) bounds: Bounds,
 }
 
 impl<'d> Symbol<'d> {
@@ -49,6 +62,8 @@ impl<'d> Symbols<'d> {
 struct Candidate<'d> {
     start: u64,
     size: u64,
+    /// Without a type, and local; and so are all its aliases.
+    is_label: bool,
     /// Smaller is the better name for one address: a function's, with few leading underscores,
     /// bound globally, without a version, short.
     rank: (bool, usize, u8, bool, usize),
@@ -79,8 +94,11 @@ pub(crate) fn candidates<'d>(images: &[&'d Image<'d>]) -> Candidates<'d> {
     // The best name wins the address; the size may come from any alias.
     list.dedup_by(|alias, kept| {
         let same = alias.start == kept.start;
-        if same && kept.size == 0 {
-            kept.size = alias.size;
+        if same {
+            kept.is_label &= alias.is_label;
+            if kept.size == 0 {
+                kept.size = alias.size;
+            }
         }
         same
     });
@@ -120,6 +138,7 @@ fn candidate<'d, 'f>(code: &Image<'_>, symbol: &object::Symbol<'d, 'f>) -> Optio
     Some(Candidate {
         start: symbol.address(),
         size: symbol.size(),
+        is_label: !is_function && binding == 2,
         rank: (
             !is_function,
             if mangled { 0 } else { underscores },
@@ -131,20 +150,23 @@ fn candidate<'d, 'f>(code: &Image<'_>, symbol: &object::Symbol<'d, 'f>) -> Optio
     })
 }
 
-/// A symbol without a size ends with its unwind entry, at the next symbol, or with its section.
+/// A symbol without a size ends with its unwind entry, at the next symbol that is no label, or with its
+/// section, until its code tells more.
 fn with_ends<'d>(
     code: &Image<'_>,
     candidates: &[Candidate<'d>],
     unwind: &[Range<u64>],
 ) -> Vec<Symbol<'d>> {
     let mut symbols = Vec::with_capacity(candidates.len());
-    for (i, c) in candidates.iter().enumerate() {
+    let mut next = u64::MAX;
+    for c in candidates.iter().rev() {
+        let before = if c.is_label { next } else { c.start };
+        let next = std::mem::replace(&mut next, before);
         let Some((section, _)) = code.code_at(c.start) else {
             continue;
         };
         let stated = c.start.checked_add(c.size).filter(|e| *e > c.start);
         let end = stated.unwrap_or_else(|| {
-            let next = candidates.get(i + 1).map_or(u64::MAX, |n| n.start);
             let entry = unwind
                 .get(unwind.partition_point(|r| r.end <= c.start))
                 .filter(|r| r.contains(&c.start))
@@ -153,8 +175,14 @@ fn with_ends<'d>(
         });
         let end = end.min(section.end);
         if end > c.start {
-            symbols.push(Symbol { start: c.start, end, name: c.name });
+            let bounds = match (stated, c.is_label) {
+                (Some(_), _) => Bounds::Stated,
+                (None, false) => Bounds::Open,
+                (None, true) => Bounds::Label,
+            };
+            symbols.push(Symbol { start: c.start, end, name: c.name, bounds });
         }
     }
+    symbols.reverse();
     symbols
 }

@@ -21,7 +21,7 @@ pub(crate) struct Handler {
 /// What the unwind table tells.
 #[derive(Debug, Default)]
 pub(crate) struct Unwind {
-    /// Ranges of the entries: the procedures of code without symbols.
+    /// Ranges of the entries, and of procedures without one: those of code without symbols.
     pub(crate) ranges: Vec<Range<u64>>,
     /// Entries whose code has exception handlers.
     pub(crate) handlers: Vec<Handler>,
@@ -74,6 +74,12 @@ impl Unwind {
         if let Some(gimli::Pointer::Direct(table)) = fde.lsda() {
             self.handlers.push(Handler { start, end, table });
         }
+    }
+
+    /// Adds procedures that nothing names and no entry describes; they overlap with no entry.
+    pub(crate) fn add_unnamed(&mut self, ranges: impl Iterator<Item = Range<u64>>) {
+        self.ranges.extend(ranges);
+        self.ranges.sort_by_key(|r| r.start);
     }
 
     fn sort(&mut self) {

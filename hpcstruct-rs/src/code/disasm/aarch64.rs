@@ -14,6 +14,14 @@ use super::loaded_image::LoadedImage;
 /// Words before a jump that are searched for what leads up to it.
 const WINDOW: usize = 512;
 
+const NOP: u32 = 0xd503_201f;
+
+/// Bytes at the start of `bytes` that are no-operations or zeros.
+pub(crate) fn padding(bytes: &[u8]) -> usize {
+    let words = bytes.chunks_exact(4).map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]]));
+    4 * words.take_while(|word| matches!(*word, 0 | NOP)).count()
+}
+
 /// Decodes `bytes`, which lie at `address`, and appends the transfers of control.
 pub(crate) fn decode(
     bytes: &[u8],
@@ -22,7 +30,6 @@ pub(crate) fn decode(
     within: Within<'_>,
     out: &mut Decoded,
 ) {
-    const NOP: u32 = 0xd503_201f;
     let words = bytes.chunks_exact(4).map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]]));
     let mut stopped = false;
     for (i, word) in words.enumerate() {

@@ -91,6 +91,11 @@ impl<'d> LoadedImage<'d> {
         }
     }
 
+    /// The addresses of this module that its relocated words hold.
+    pub(crate) fn addresses(&self) -> impl Iterator<Item = u64> {
+        self.relative.iter().map(|(_, address)| *address)
+    }
+
     /// What a word holds.
     pub(crate) fn word(&self, address: u64) -> Option<Word<'d>> {
         match self.imports.binary_search_by_key(&address, |r| r.0) {

@@ -4,10 +4,9 @@
 //! all ranges in the order of their addresses. Invariants: control never falls from one range to
 //! the next; every target is an offset of the procedure.
 
-use super::control_transfer::{ControlTransfer, Decoded, Within};
+use super::control_transfer::{ControlTransfer, Within};
 use super::loaded_image::LoadedImage;
 use super::lsda;
-use super::{aarch64, sweep, x86};
 use crate::code::Architecture;
 use crate::symbols::unwind_table::Handler;
 use std::ops::Range;
@@ -205,8 +204,7 @@ pub(crate) trait Callees {
 
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
-    decoded: Decoded,
-    x86: x86::Scratch,
+    code: super::Scratch,
     sites: Vec<lsda::Site>,
 }
 
@@ -234,18 +232,10 @@ pub(crate) fn translate(
         let length = (range.end - range.start) as usize;
         let all = memory.bytes(range.start).unwrap_or(&[]);
         let bytes = &all[..all.len().min(length)];
-        let decoded = &mut scratch.decoded;
-        decoded.start(bytes.len());
+        let decoded = &mut scratch.code;
         let within = Within(&layout.ranges);
-        match architecture {
-            Architecture::X86_64 => {
-                let code = sweep::Range { bytes, all, address: range.start };
-                x86::decode(code, memory, within, &mut scratch.x86, decoded);
-            }
-            Architecture::AArch64 => {
-                aarch64::decode(bytes, range.start, memory, within, decoded);
-            }
-        }
+        super::decode(architecture, memory, (bytes, all, range.start), within, decoded);
+        let decoded = &decoded.decoded;
         lsda::read(memory, handlers, range, &mut scratch.sites);
         let mut sites = scratch.sites.iter().peekable();
         for transfer in &decoded.transfers {
@@ -292,7 +282,7 @@ pub(crate) fn translate(
             Some(last) if last.end == end && !falls_through(last.kind) => {}
             _ => {
                 // Room for a patch in front of a procedure may have its own symbol.
-                let is_room = scratch.decoded.transfers.is_empty();
+                let is_room = scratch.code.decoded.transfers.is_empty();
                 let next = is_room.then(|| callees.direct(range.end));
                 let (kind, target) = match next {
                     Some(Callee::Procedure(next)) => (Kind::TailJump, next),

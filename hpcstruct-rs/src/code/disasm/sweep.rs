@@ -201,6 +201,29 @@ fn flow(instruction: &Instruction, stopped: bool) -> Option<ControlTransfer> {
     })
 }
 
+/// Bytes at the start of `bytes` that are no-operations, traps or zeros.
+pub(super) fn padding(bytes: &[u8]) -> usize {
+    let mut decoder = Decoder::new(64, bytes, DecoderOptions::NONE);
+    let mut instruction = Instruction::default();
+    loop {
+        let at = decoder.position();
+        match bytes.get(at) {
+            Some(0 | 0xcc) => {
+                if decoder.set_position(at + 1).is_err() {
+                    return at;
+                }
+            }
+            Some(_) => {
+                decoder.decode_out(&mut instruction);
+                if !is_padding(&instruction) {
+                    return at;
+                }
+            }
+            None => return at,
+        }
+    }
+}
+
 fn is_padding(instruction: &Instruction) -> bool {
     match instruction.mnemonic() {
         Mnemonic::Nop => true,

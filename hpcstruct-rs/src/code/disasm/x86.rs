@@ -20,6 +20,13 @@ pub(crate) struct Scratch {
     bases: Vec<u64>,
 }
 
+impl Scratch {
+    /// Addresses that the code of the last range loads into registers.
+    pub(super) fn loaded(&self) -> impl Iterator<Item = u64> {
+        self.swept.leas.iter().map(|lea| lea.address)
+    }
+}
+
 /// Decodes the code of a range and appends the transfers of control.
 pub(crate) fn decode(
     range: sweep::Range<'_>,
