@@ -6,8 +6,10 @@ pub const ENV_OUTPUT: &str = "HPCRUN_RS_OUTPUT";
 pub const ENV_EVENT: &str = "HPCRUN_RS_EVENT";
 /// Samples per second and thread.
 pub const ENV_RATE: &str = "HPCRUN_RS_RATE";
-/// Cores n; 0 = as many as workers.
+/// Cores n; 0 = as many as workers; [`ALL_CORES`].
 pub const ENV_CORES: &str = "HPCRUN_RS_CORES";
+/// As n: the cores that the run's processes on a host may use together, as they are at any time.
+pub const ALL_CORES: u32 = u32::MAX;
 /// `auto`, `perf-sigtrap`, `perf-signal` or `posix-timer`.
 pub const ENV_SOURCE: &str = "HPCRUN_RS_SOURCE";
 /// Set to 1: waiting for locks is charged to the contexts that hold them.

@@ -14,7 +14,7 @@ pub const MAGIC: [u8; 8] = *b"HPCRSPRC";
 /// Readers refuse another major version.
 pub const VERSION_MAJOR: u16 = 1;
 /// Readers accept any minor version, and skip entry kinds that they do not know.
-pub const VERSION_MINOR: u16 = 5;
+pub const VERSION_MINOR: u16 = 6;
 
 const KIND_START: u32 = 1;
 const KIND_MODULE: u32 = 2;
@@ -46,7 +46,7 @@ pub struct Start {
     pub source: String,
     /// Sampling period, nanoseconds.
     pub period_ns: u64,
-    /// Cores n that idleness is computed against; 0 = as many as workers (see [`End::cores`]).
+    /// Cores n that idleness was computed against at first; 0 = as many as workers (see [`End::cores`]).
     pub cores: u32,
     /// Most distinct samples of a thread that the source can take per second; 0 = unknown.
     pub rate_ceiling: u32,
@@ -136,8 +136,10 @@ pub struct End {
     pub monotonic_ns: u64,
     /// How it ended: `exit`, `_exit`, `exec`. A process that a signal ended has no end entry.
     pub reason: String,
-    /// Cores n that were in force.
+    /// Cores n that were in force, on average of the time in which samples saw someone work.
     pub cores: u32,
+    /// The same unrounded; rounded in files of version 1.5 and before.
+    pub mean_cores: f64,
     /// Threads seen, with or without samples.
     pub threads: u32,
     /// Most workers of cooperating runtimes alive at once.
@@ -270,6 +272,7 @@ pub fn encode(entry: &Entry) -> Vec<u8> {
             w.u64(e.cpu.unsampled_ns);
             w.u64(e.cpu.estimated_wait_ns);
             w.u64(e.cpu.unknown_lock_wait_ns);
+            w.u64(e.mean_cores.to_bits());
             KIND_END
         }
         Entry::Sites(sites) => {
@@ -474,7 +477,10 @@ fn decode_end(r: &mut ByteReader<'_>) -> Option<End> {
             },
         },
     };
-    Some(End { monotonic_ns, reason, cores, threads, workers, losses, cpu })
+    // An entry of version 1.5 ends here.
+    let mean = f64::from_bits(r.u64().unwrap_or(0));
+    let mean_cores = if mean.is_finite() && mean > 0.0 { mean } else { f64::from(cores) };
+    Some(End { monotonic_ns, reason, cores, mean_cores, threads, workers, losses, cpu })
 }
 
 #[cfg(test)]

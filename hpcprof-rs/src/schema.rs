@@ -8,7 +8,7 @@ use crate::model::metrics::{IDLENESS, OVERHEAD, WORK};
 /// `PRAGMA application_id`: "HPCR".
 pub const APPLICATION_ID: i64 = 0x4850_4352;
 /// `PRAGMA user_version`.
-pub const VERSION: i64 = 4;
+pub const VERSION: i64 = 5;
 /// The catalogue within a database directory.
 pub const FILE_NAME: &str = "database.sqlite";
 /// Folder of what is known of each run, as Parquet.
@@ -39,7 +39,7 @@ CREATE TABLE process(
     ppid INTEGER NOT NULL, image INTEGER NOT NULL,
     executable TEXT NOT NULL, arguments TEXT NOT NULL, directory TEXT NOT NULL,
     event TEXT NOT NULL, source TEXT NOT NULL, period_ns INTEGER NOT NULL,
-    cores INTEGER NOT NULL, workers INTEGER NOT NULL, threads INTEGER NOT NULL,
+    cores INTEGER NOT NULL, mean_cores REAL NOT NULL, workers INTEGER NOT NULL, threads INTEGER NOT NULL,
     realtime_ns INTEGER NOT NULL, end_ns INTEGER NOT NULL, end_reason TEXT,
     cpu_ns INTEGER NOT NULL, children_ns INTEGER NOT NULL, unsampled_ns INTEGER NOT NULL,
     estimated_wait_ns INTEGER NOT NULL, unknown_lock_wait_ns INTEGER NOT NULL);

@@ -134,6 +134,18 @@ fn two_ranks_on_two_hosts_are_one_run_with_the_cores_of_both() {
     assert_eq!(wall_and_wait(&view), (1_100, 1_100 - 2 * 800 / 4));
 }
 
+/// Ranks of several hosts that one directory holds: each host has its clock and its cores.
+#[test]
+fn two_hosts_in_one_directory_are_two_parts() {
+    let first = part("alpha", (500_000, 1_000), 1_000, 100);
+    let second = part("alpha", (500_100, 1_100), 800, 20).process(101, 500_100 * MS);
+    let third = part("beta", (7, 1_200), 1_100, 60);
+    let database = build(&[&[&first, &second, &third]], &[]);
+    has(&database.screen, "wall 1.100 s, 2 parts, 3 threads, 3 processes, 4 cores");
+    let view = view(&database, "flat", &[]);
+    assert_eq!(wall_and_wait(&view), (1_100, 1_100 - 2 * 900 / 4));
+}
+
 #[test]
 fn two_ranks_on_one_host_share_its_cores_and_its_clock() {
     let parts =

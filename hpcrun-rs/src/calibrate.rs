@@ -1,6 +1,5 @@
 //! `hpcrun-rs calibrate`: measures what it costs to start parallel execution on this machine, and keeps it.
 
-use crate::cli::CoresOption;
 use crate::failure::Failure;
 use crate::{cli, output, text};
 use clap::Parser;
@@ -52,7 +51,9 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> Result<ExitC
             )
         })?,
     };
-    let cores = CoresOption::All.resolve()?;
+    let cores = std::thread::available_parallelism()
+        .map_err(|e| Failure::own(format!("cannot count the cores: {e}; give --workers N")))?;
+    let cores = u32::try_from(cores.get()).unwrap_or(u32::MAX);
     let workers = options.workers.unwrap_or(cores);
     if workers < 2 {
         return Err(Failure::own(

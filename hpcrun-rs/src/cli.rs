@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use clap::Parser;
-use hpc_formats::environment::MAX_RATE;
+use hpc_formats::environment::{ALL_CORES, MAX_RATE};
 use hpc_formats::message;
 use hpc_formats::profile::LOCK_WAIT;
 use nix::sys::signal::Signal;
@@ -38,8 +38,8 @@ pub(crate) struct Options {
     #[arg(short, long, value_name = "DIR")]
     pub(crate) output: Option<PathBuf>,
 
-    /// Cores n that idleness counts: a number, `all` that the process may use (affinity and
-    /// cgroup quota), or `workers` of the task runtime.
+    /// Cores n that idleness counts: a number, `all` that the run's processes on a host may use at that
+    /// moment (affinity and cgroup quota), or `workers` of the task runtime.
     #[arg(long, value_name = "N|all|workers", default_value = "all")]
     pub(crate) cores: CoresOption,
 
@@ -77,7 +77,7 @@ pub(crate) struct Options {
 /// `--cores`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CoresOption {
-    /// As many as the process may use.
+    /// As many as the run's processes may use.
     All,
     /// As many as workers.
     Workers,
@@ -86,16 +86,12 @@ pub(crate) enum CoresOption {
 }
 
 impl CoresOption {
-    /// n for the sampler (ARCHITECTURE.md: terms). 0 means "as many as workers".
-    pub(crate) fn resolve(self) -> Result<u32, Failure> {
+    /// n for the sampler (ARCHITECTURE.md: terms).
+    pub(crate) fn number(self) -> u32 {
         match self {
-            CoresOption::Number(n) => Ok(n),
-            CoresOption::Workers => Ok(0),
-            // By affinity mask and cgroup CPU quota, in whole cores, as programs count their workers.
-            CoresOption::All => match std::thread::available_parallelism() {
-                Ok(n) => Ok(u32::try_from(n.get()).unwrap_or(u32::MAX)),
-                Err(e) => Err(Failure::own(format!("cannot count the cores: {e}; give --cores N"))),
-            },
+            CoresOption::Number(n) => n,
+            CoresOption::Workers => 0,
+            CoresOption::All => ALL_CORES,
         }
     }
 }

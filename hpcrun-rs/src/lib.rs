@@ -138,7 +138,6 @@ fn prepare(options: &cli::Options) -> Result<Prepared, Failure> {
     let mut directory = None;
     let job = Job::current();
     if inspected.is_profiled {
-        let cores = options.cores.resolve()?;
         let library = library::install()?;
         let mpi = job.as_ref().map(|_| library::install_mpi()).transpose()?;
         let made = output::create(options.output.as_deref(), &program, job.as_ref())?;
@@ -150,7 +149,7 @@ fn prepare(options: &cli::Options) -> Result<Prepared, Failure> {
         }
         let settings = environment::Settings {
             events,
-            cores,
+            cores: options.cores.number(),
             critical_path: options.critical_path,
             inlined: inlined.as_deref(),
             source: &options.source,

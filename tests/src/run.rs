@@ -143,6 +143,12 @@ impl Spec {
         self
     }
 
+    /// Against the cores that the run's processes may use.
+    pub fn all_cores(mut self) -> Spec {
+        self.cores = "all".into();
+        self
+    }
+
     /// By this source of samples.
     pub fn source(mut self, source: &'static str) -> Spec {
         self.source = source;

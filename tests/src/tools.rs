@@ -138,7 +138,7 @@ fn build() {
 
 fn build_c() {
     let sources = workspace().join("fixtures/c");
-    let flags: [(&str, &[&str]); 26] = [
+    let flags: [(&str, &[&str]); 27] = [
         ("pthreads", &["-pthread"]),
         ("locks", &["-pthread"]),
         ("paths", &["-pthread"]),
@@ -151,6 +151,7 @@ fn build_c() {
         ("other_runtime", &[]),
         ("scenarios", &["-pthread", "-lrt"]),
         ("processes", &[]),
+        ("cores", &["-pthread"]),
         ("library.so", &["-shared", "-fPIC"]),
         ("slow_clock.so", &["-shared", "-fPIC"]),
         ("static", &["-static"]),

@@ -5,9 +5,12 @@
 //! work, and idle cores beside that.
 
 use hpcrun_tests::run::{Run, Spec, Truth, tolerance};
-use hpcrun_tests::tools::{c_program, can_run, exclusive_cores, folder, python, python_script};
+use hpcrun_tests::tools::{
+    c_program, can_run, exclusive_cores, folder, python, python_script, tool,
+};
 use hpcrun_tests::view::{View, value};
 use std::fmt::Write;
+use std::process::Command;
 use std::time::Instant;
 
 /// Samples a second.
@@ -123,6 +126,74 @@ fn openssl_on_two_processes_leaves_no_core_idle() {
     let (work, idle) = (value(&view.totals, "work"), value(&view.totals, "idleness"));
     // Both work for one second by the wall clock: what they are out of step by is their start.
     assert!(work > 0.5 && idle < 0.1 * work, "work {work} s, idleness {idle} s");
+}
+
+#[test]
+fn the_cores_are_those_that_may_be_used_now() {
+    let _cores = exclusive_cores();
+    let run = Spec::new("node-cores", c_program("cores")).all_cores().rate(RATE).succeed();
+    if run.stdout().starts_with("SKIPPED") {
+        return println!("{}", run.stdout());
+    }
+    assert_sites("cores", &run, &run.database().top_down());
+    // Behind the launcher, before the program.
+    let leaf = processes();
+    let spec = Spec::new("node-taskset", "taskset").arguments(&["-c", "0", &leaf, "leaf", "300"]);
+    let view = spec.all_cores().rate(RATE).succeed().database().top_down();
+    let [work, idle] = ["work", "idleness"].map(|metric| value(&view.totals, metric));
+    assert!(work > 0.29 && idle < 0.02, "work {work} s, idleness {idle} s on one core");
+}
+
+/// A command that runs another in namespaces of its own, if the kernel lets us.
+fn unshared(namespaces: &str) -> Option<String> {
+    let words = format!("unshare --user --map-root-user --fork {namespaces}");
+    let can = Command::new("sh").args(["-c", &format!("{words} true")]).output();
+    if can.is_ok_and(|output| output.status.success()) {
+        return Some(words);
+    }
+    println!("SKIPPED: `{words}` is not allowed");
+    None
+}
+
+#[test]
+fn equal_process_ids_of_two_containers_are_two_processes() {
+    let _cores = exclusive_cores();
+    let Some(container) = unshared("--pid --mount-proc") else { return };
+    let leaf = format!("{container} {} leaf 400", processes());
+    let (run, view) =
+        profile("node-containers", "/bin/sh", &["-c", &format!("{leaf} & {leaf}; wait")]);
+    assert_eq!(run.truths().len(), 2);
+    assert_idleness("two containers", &run, &view);
+}
+
+/// Each host has its own clock and cores, and all share a directory.
+#[test]
+fn two_hosts_share_a_directory() {
+    let _cores = exclusive_cores();
+    let Some(host) = unshared("--uts --time --monotonic 500000") else { return };
+    let folder = folder("node-hosts");
+    let profiler = tool("hpcrun-rs").get_program().to_string_lossy().into_owned();
+    let rank = |n: u32| {
+        format!(
+            "PMI_RANK={n} {profiler} -q --cores 2 -e cpu-time@1000 -o measurements {} leaf 300",
+            processes()
+        )
+    };
+    let script = format!("{} & {host} sh -c 'hostname other; {}'; wait", rank(0), rank(1));
+    let start = Instant::now();
+    let mut command = Command::new("/bin/sh");
+    command
+        .current_dir(&folder)
+        .args(["-c", &script])
+        .envs([("PMI_SIZE", "2"), ("PMI_JOBID", "7")]);
+    let output = command.output().expect("a shell runs");
+    let most = start.elapsed().as_secs_f64();
+    let run = Run { measurements: folder.join("measurements"), folder, output };
+    let json = run.database().text("top-down", &["--format", "json"]);
+    let view: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+    let wall = view["wall_seconds"].as_f64().expect("seconds");
+    assert!(wall > 0.29 && wall < most, "{wall} s of {most} s");
+    assert_eq!(view["cores"], 4);
 }
 
 #[test]

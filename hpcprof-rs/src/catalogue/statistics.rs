@@ -20,11 +20,11 @@ pub struct Statistics {
     pub executables: Vec<String>,
     /// Runs that were merged; the parts of one job are one run.
     pub runs: usize,
-    /// Measurement directories.
+    /// Parts of runs: measurement directories, by host.
     pub parts: usize,
     /// Names of the hosts.
     pub hosts: Vec<String>,
-    /// Cores that idleness is computed against, of all hosts of a run; the largest run's.
+    /// Cores that idleness is computed against on average, of all hosts of a run; the largest run's.
     pub cores: u32,
     /// Threads of all processes.
     pub threads: u64,
@@ -57,7 +57,7 @@ pub struct Statistics {
     pub unknown_lock_wait_ns: i64,
 }
 
-/// A measurement directory.
+/// What ran in a measurement directory on one host.
 struct Part {
     set: i64,
     /// Its host, by index.
@@ -79,7 +79,7 @@ struct Process {
     arguments: Vec<String>,
     event: String,
     period_ns: i64,
-    cores: u32,
+    mean_cores: f64,
     threads: u32,
     cpu_ns: i64,
     estimated_wait_ns: i64,
@@ -146,12 +146,27 @@ impl Statistics {
     }
 }
 
-/// The parts of one job, which ran at the same time.
+/// The parts of one job, which ran at the same time, by host.
 #[derive(Default)]
-struct Run {
-    /// By host: most cores that a process could use, and when each part ran.
-    hosts: BTreeMap<u32, (u32, Vec<Span>)>,
+struct Run(BTreeMap<u32, OnHost>);
+
+/// What ran on one host.
+#[derive(Default)]
+struct OnHost {
+    /// Most cores that a process could use on average.
+    cores: f64,
+    /// When each part ran.
+    spans: Vec<Span>,
     effort: i64,
+    /// Time in which someone worked, as far as samples know.
+    busy: f64,
+}
+
+impl OnHost {
+    /// Mean n while someone worked.
+    fn mean_cores(&self) -> f64 {
+        if self.busy > 0.0 { self.effort as f64 / self.busy } else { self.cores }
+    }
 }
 
 /// First start and last end by the clock of a host, nanoseconds.
@@ -167,26 +182,30 @@ impl Run {
             *span = (span.0.min(start), span.1.max(end));
             let part = &parts[process.part as usize];
             let run = runs.entry(part.set).or_default();
-            run.effort = sum([run.effort, process.working_ns, process.idleness_ns].into_iter());
-            let cores = &mut run.hosts.entry(part.host).or_default().0;
-            *cores = process.cores.max(*cores);
+            let host = run.0.entry(part.host).or_default();
+            let effort = sum([process.working_ns, process.idleness_ns].into_iter());
+            host.cores = host.cores.max(process.mean_cores);
+            if process.mean_cores > 0.0 {
+                host.effort = host.effort.saturating_add(effort);
+                host.busy += effort as f64 / process.mean_cores;
+            }
         }
         for (part, span) in spans {
             let Part { set, host } = parts[part as usize];
             let run = runs.entry(set).or_default();
-            run.hosts.entry(host).or_default().1.push(span);
+            run.0.entry(host).or_default().spans.push(span);
         }
         runs.into_values().collect()
     }
 
     fn cores(&self) -> u32 {
-        let cores = self.hosts.values().map(|(cores, _)| *cores);
+        let cores = self.0.values().map(|host| host.mean_cores().round() as u32);
         cores.fold(0, u32::saturating_add)
     }
 
     /// How long it took: on the host that took longest.
     fn wall(&self, hosts: &[Host]) -> i64 {
-        let walls = self.hosts.iter().map(|(host, (_, spans))| {
+        let walls = self.0.iter().map(|(host, OnHost { spans, .. })| {
             let longest = spans.iter().map(|s| s.1.saturating_sub(s.0)).max();
             match hosts[*host as usize].has_clock {
                 true => covered(spans.clone()),
@@ -198,8 +217,10 @@ impl Run {
 
     /// The part of its wall time that its effort does not fill.
     fn wait(&self, wall: i64) -> i64 {
-        let attributed = self.effort.checked_div(i64::from(self.cores()));
-        wall.saturating_sub(attributed.unwrap_or(wall)).max(0)
+        let effort: i64 = sum(self.0.values().map(|host| host.effort));
+        let cores: f64 = self.0.values().map(OnHost::mean_cores).sum();
+        let attributed = if cores > 0.0 { effort as f64 / cores } else { wall as f64 };
+        wall.saturating_sub(attributed.round() as i64).max(0)
     }
 }
 
@@ -231,7 +252,7 @@ fn read_parts(connection: &Connection, hosts: References) -> Result<Vec<Part>> {
 
 fn read_processes(connection: &Connection, parts: References) -> Result<Vec<Process>> {
     let sql =
-        "SELECT id, image, executable, arguments, event, period_ns, cores, threads, end_ns, run,
+        "SELECT id, image, executable, arguments, event, period_ns, mean_cores, threads, end_ns, run,
         cpu_ns, estimated_wait_ns, unknown_lock_wait_ns, COALESCE(t.samples, 0), COALESCE(t.idle, 0),
         COALESCE(t.oversubscribed, 0), COALESCE(v.working, 0), COALESCE(v.idleness, 0) FROM process
         LEFT JOIN (SELECT process, SUM(samples) AS samples, SUM(idle_ns) AS idle,
@@ -249,7 +270,7 @@ fn read_processes(connection: &Connection, parts: References) -> Result<Vec<Proc
             arguments: arguments.map_err(|_| inconsistent("process.arguments"))?,
             event: row.get(4)?,
             period_ns: row.get(5)?,
-            cores: row.get(6)?,
+            mean_cores: row.get(6)?,
             threads: row.get(7)?,
             end_ns: row.get(8)?,
             part: parts.index(row.get(9)?)?,

@@ -105,7 +105,7 @@ pub struct Host {
     pub boot: String,
 }
 
-/// A run: the processes of one measurement directory.
+/// A run: the processes of one measurement directory on one host.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Run {
     /// What tells it from all other runs, 16 hexadecimal digits.

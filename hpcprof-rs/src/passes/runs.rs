@@ -8,16 +8,17 @@ use hpc_formats::process::Start;
 
 /// Fills in the runs and hosts of the experiment, whose processes are known.
 ///
-/// Directories are parts of one job if the launcher's job id says so, or if their times overlap; `is_job`
-/// says so of all. Clocks of hosts may differ, so an overlap is looked for by wall clocks only where no job
-/// id is known.
+/// A directory has a run for each host. Directories are parts of one job if the launcher's job id says so, or
+/// if their times overlap; `is_job` says so of all. Clocks of hosts may differ, so an overlap is
+/// looked for by wall clocks only where no job id is known.
 pub fn find(
     measurements: &Measurements,
     is_job: bool,
     experiment: &mut Experiment,
     warnings: &mut Warnings,
 ) {
-    for (index, directory) in measurements.directories.iter().enumerate() {
+    for (index, directory) in measurements.runs.iter().enumerate() {
+        let directory = &measurements.directories[*directory];
         let own = || experiment.processes.iter().filter(move |p| p.run == index);
         let first = own().min_by_key(|p| (p.start.image, p.start.pid));
         let start = first.map_or_else(Start::default, |p| p.start.clone());
@@ -47,10 +48,13 @@ pub fn find(
         seen.push(run.key.clone());
     }
     set_jobs(&mut experiment.runs, is_job);
-    let jobs = |run: &Run| experiment.runs.iter().filter(|r| r.set == run.set).count();
-    if let Some(run) = experiment.runs.iter().find(|run| jobs(run) > 1 && run.job.is_empty()) {
+    let others = |run: &Run| {
+        let is_other = |r: &&Run| r.set == run.set && r.directory != run.directory;
+        experiment.runs.iter().filter(is_other).count()
+    };
+    if let Some(run) = experiment.runs.iter().find(|run| others(run) > 0 && run.job.is_empty()) {
         if !is_job {
-            let others = match jobs(run) - 1 {
+            let others = match others(run) {
                 1 => "another directory".to_owned(),
                 n => format!("{n} other directories"),
             };
@@ -69,7 +73,7 @@ fn set_jobs(runs: &mut [Run], is_job: bool) {
         a.start_ns > 0 && b.start_ns > 0 && a.start_ns < ends(b) && b.start_ns < ends(a)
     };
     let is_one = |a: &Run, b: &Run| match (a.job.as_str(), b.job.as_str()) {
-        _ if is_job => true,
+        _ if is_job || a.directory == b.directory => true,
         ("", _) | (_, "") => overlap(a, b),
         (a, b) => a == b,
     };

@@ -204,6 +204,7 @@ fn write_processes(connection: &Connection, experiment: &Experiment) -> rusqlite
             start.source,
             signed(start.period_ns),
             start.cores,
+            p.end.as_ref().map_or(f64::from(start.cores), |end| end.mean_cores),
             p.end.as_ref().map_or(0, |end| end.workers),
             p.threads,
             signed(start.realtime_ns),

@@ -56,8 +56,10 @@ impl ThreadInput {
 /// One process image with its threads.
 #[derive(Debug)]
 pub struct ProcessInput {
-    /// Its run, an index into [`Measurements::directories`]. Only processes of one run share a clock.
+    /// Its run, an index into [`Measurements::runs`]. Only processes of one run share a clock.
     pub run: usize,
+    /// Its directory, an index into [`Measurements::directories`].
+    pub directory: usize,
     /// Process id.
     pub pid: u32,
     /// Monotonic clock at its start; tells apart the images of a process that calls exec.
@@ -73,8 +75,10 @@ pub struct ProcessInput {
 /// Everything that was measured.
 #[derive(Debug, Default)]
 pub struct Measurements {
-    /// The directories that were read, one for each run.
+    /// The directories that were read.
     pub directories: Vec<PathBuf>,
+    /// For each run the index of its directory: a run is what ran in a directory on one host since its boot.
+    pub runs: Vec<usize>,
     /// Processes by run, start and process id, oldest first.
     pub processes: Vec<ProcessInput>,
 }
@@ -110,10 +114,43 @@ pub fn read(directories: &[PathBuf], warnings: &mut Warnings) -> Result<Measurem
             ));
             continue;
         }
+        let index = measurements.directories.len();
         measurements.directories.push(directory.clone());
-        measurements.processes.extend(found.into_values());
+        for mut own in by_host(found) {
+            own.iter_mut().for_each(|process| process.run = measurements.runs.len());
+            measurements.runs.push(index);
+            measurements.processes.extend(own);
+        }
     }
     Ok(measurements)
+}
+
+/// The processes of a directory by host and boot, oldest first; those of an unknown host are with the first.
+fn by_host(found: ByIdentity) -> Vec<Vec<ProcessInput>> {
+    let host = |p: &ProcessInput| {
+        let start = p.process.as_ref().map(|file| &file.start);
+        start.map(|s| (s.host.clone(), s.boot.clone())).filter(|h| *h != Default::default())
+    };
+    let mut hosts: Vec<Option<(String, String)>> = Vec::new();
+    let mut runs: Vec<Vec<ProcessInput>> = Vec::new();
+    let (known, unknown): (Vec<_>, Vec<_>) = found.into_values().partition(|p| host(p).is_some());
+    for process in known {
+        let host = host(&process);
+        let at = hosts.iter().position(|h| *h == host).unwrap_or_else(|| {
+            hosts.push(host);
+            runs.push(Vec::new());
+            runs.len() - 1
+        });
+        runs[at].push(process);
+    }
+    match runs.first_mut() {
+        Some(first) => {
+            first.extend(unknown);
+            first.sort_by_key(|p| (p.start_monotonic_ns, p.pid));
+        }
+        None => runs.push(unknown),
+    }
+    runs
 }
 
 /// Whether two process images of different directories are one. Process id and monotonic clock may be equal
@@ -126,7 +163,7 @@ fn is_copy(a: &ProcessInput, b: &ProcessInput) -> bool {
 /// The processes of one run by start and process id.
 type ByIdentity = BTreeMap<(u64, u32), ProcessInput>;
 
-fn read_directory(directory: &Path, run: usize, warnings: &mut Warnings) -> Result<ByIdentity> {
+fn read_directory(directory: &Path, index: usize, warnings: &mut Warnings) -> Result<ByIdentity> {
     let mut processes = ByIdentity::new();
     if directory.is_file() {
         let problem = "is a file, not a measurement directory";
@@ -185,7 +222,7 @@ fn read_directory(directory: &Path, run: usize, warnings: &mut Warnings) -> Resu
         return Err(Error::input(directory, "has no readable profile", remedy));
     }
     for process in processes.values_mut() {
-        process.run = run;
+        process.directory = index;
     }
     Ok(processes)
 }
@@ -204,6 +241,7 @@ fn used_cpu_time(input: &ProcessInput) -> bool {
 
 fn entry(processes: &mut ByIdentity, start_monotonic_ns: u64, pid: u32) -> &mut ProcessInput {
     processes.entry((start_monotonic_ns, pid)).or_insert_with(|| ProcessInput {
+        directory: 0,
         run: 0,
         pid,
         start_monotonic_ns,

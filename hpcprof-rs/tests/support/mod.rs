@@ -360,6 +360,7 @@ impl Run {
                 monotonic_ns: IMAGE + 2_500_000_000,
                 reason: "exit".to_owned(),
                 cores: 2,
+                mean_cores: 0.0,
                 threads: 2,
                 workers: 2,
                 losses: Vec::new(),

@@ -1,7 +1,7 @@
 //! Settings that the launcher passes to the preloaded library through the environment.
 
 use hpc_formats::environment::{
-    ENV_CORES, ENV_CRITICAL_PATH, ENV_EMPTY_HANDLER, ENV_EVENT, ENV_JOB, ENV_LATENCY,
+    ALL_CORES, ENV_CORES, ENV_CRITICAL_PATH, ENV_EMPTY_HANDLER, ENV_EVENT, ENV_JOB, ENV_LATENCY,
     ENV_LOCK_WAIT, ENV_OUTPUT, ENV_RATE, ENV_SOURCE, MAX_RATE,
 };
 use hpc_formats::numbered;
@@ -77,7 +77,7 @@ pub struct Config {
     pub event: Event,
     /// Samples per second and thread.
     pub rate: u32,
-    /// The number of cores, n; 0: the peak number of workers.
+    /// The number of cores, n; 0: the peak number of workers; [`ALL_CORES`]: all that may be used.
     pub cores: u32,
     /// The requested source; `None`: the best that the system allows.
     pub source: Option<SourceKind>,
@@ -124,7 +124,7 @@ impl Config {
             output,
             event,
             rate,
-            cores: number(ENV_CORES, 1)?,
+            cores: number(ENV_CORES, ALL_CORES)?,
             source,
             lock_wait: text(ENV_LOCK_WAIT).as_deref() == Some("1"),
             critical_path: match text(ENV_CRITICAL_PATH) {

@@ -20,12 +20,65 @@ const JOB_VARIABLES: [&str; 8] = [
     "I_MPI_HYDRA_UUID",
 ];
 
+/// Set, other than `false`: a runtime of OpenMP binds its threads one by one to cores of the process.
+const BINDING_VARIABLES: [&str; 3] = ["OMP_PROC_BIND", "GOMP_CPU_AFFINITY", "KMP_AFFINITY"];
+
+/// Whether a runtime binds the process's threads, so that the mask of one is no wish to use fewer cores.
+pub fn binds_threads() -> bool {
+    let values = BINDING_VARIABLES.into_iter().filter_map(variable);
+    values.into_iter().any(|value| !value.eq_ignore_ascii_case("false") && !value.is_empty())
+}
+
+/// The smallest CPU quota of the process's control groups in whole cores, at least 1; 0 if there is none.
+/// Both versions of control groups have the quota and its period in microseconds.
+pub fn cpu_quota() -> u32 {
+    let text = |path: String| std::fs::read_to_string(path).unwrap_or_default();
+    let number = |text: &str| text.trim().parse::<u64>().ok();
+    let mut least = u64::MAX;
+    for line in text("/proc/self/cgroup".to_owned()).lines() {
+        let mut fields = line.splitn(3, ':').skip(1);
+        let (controllers, group) = (fields.next().unwrap_or(""), fields.next().unwrap_or(""));
+        let root = match controllers {
+            "" => "/sys/fs/cgroup",
+            list if list.split(',').any(|name| name == "cpu") => "/sys/fs/cgroup/cpu",
+            _ => continue,
+        };
+        let ends = group.match_indices('/').map(|(at, _)| at).filter(|at| *at > 0);
+        for end in ends.chain([0, group.len()]) {
+            let file =
+                |name: &str| text(format!("{root}{}/{name}", group[..end].trim_end_matches('/')));
+            let limit = match controllers {
+                "" => file("cpu.max"),
+                _ => format!("{} {}", file("cpu.cfs_quota_us").trim(), file("cpu.cfs_period_us")),
+            };
+            let limit =
+                limit.split_once(' ').map(|(quota, period)| (number(quota), number(period)));
+            if let Some((Some(quota), Some(period @ 1..))) = limit {
+                least = least.min((quota / period).max(1));
+            }
+        }
+    }
+    if least == u64::MAX { 0 } else { u32::try_from(least).unwrap_or(0) }
+}
+
+/// What tells the monotonic clock of a time namespace from the host's; empty if nothing does.
+fn clock_offset() -> String {
+    let offsets = std::fs::read_to_string("/proc/self/timens_offsets").unwrap_or_default();
+    let words: Vec<&str> = offsets.split_whitespace().collect();
+    match words[..] {
+        ["monotonic", seconds, nanoseconds, ..] if (seconds, nanoseconds) != ("0", "0") => {
+            format!("+{seconds}.{nanoseconds}")
+        }
+        _ => String::new(),
+    }
+}
+
 /// A host and a job; an empty text is unknown.
 #[derive(Clone, Debug)]
 pub struct Host {
     /// The host's name.
     pub name: String,
-    /// The kernel's id of the host's last boot.
+    /// The kernel's id of the host's last boot, and the offset of the monotonic clock if it has one.
     pub boot: String,
     /// The job, as its batch system or MPI launcher names it.
     pub job: String,
@@ -43,7 +96,7 @@ impl Host {
         let job = jobs.find(|job| !job.is_empty()).unwrap_or_default();
         Host {
             name: text_of(name.to_bytes()),
-            boot: boot.trim().to_owned(),
+            boot: boot.trim().to_owned() + &clock_offset(),
             job: text_of(job.as_bytes()),
         }
     }

@@ -1,7 +1,7 @@
 //! The session: the measurement of one process image, from start to end, with load map and fork.
 
 use crate::config::{Config, SourceKind};
-use crate::host::Host;
+use crate::host::{self, Host};
 use crate::image::{self, Image, clock};
 use crate::lcct::spare;
 use crate::logical::{self, agents};
@@ -13,6 +13,7 @@ use crate::timer::signal_of;
 use crate::unwind::loadmap;
 use crate::{activity, descriptors, locks, path, sites, timer};
 use hpc_formats::address::ModuleId;
+use hpc_formats::environment::ALL_CORES;
 use hpc_formats::loss::LossCause;
 use hpc_formats::process::{self, End, Entry, Start};
 use std::os::unix::ffi::OsStrExt;
@@ -54,10 +55,9 @@ pub fn start(config: Config, arguments: Vec<String>, libc: Libc) -> Result<(), S
     activity::set_cores(config.cores);
     activity::set_distance(period, timer::tick_of(kind, config.event));
     let host = Host::current();
-    if let Some(table) = host.table(&config.output) {
-        // If the table cannot be mapped, the process uses a table of its own.
-        activity::attach(&table);
-    }
+    activity::set_quota(host::cpu_quota());
+    activity::attach(host.table(&config.output).as_deref());
+    activity::set_threads(std::iter::once(system::thread_id()));
     open_image(config, kind, host, arguments)?;
     let state = threads::acquire().ok_or("out of memory for the profiler's thread state")?;
     threads::begin(state, (0, 0), main_stack(), true);
@@ -97,7 +97,10 @@ fn start_entry(s: &Image) -> Start {
         event: s.config.event.name().to_owned(),
         source: s.kind.name().to_owned(),
         period_ns: s.config.period_ns(),
-        cores: s.config.cores,
+        cores: match s.config.cores {
+            ALL_CORES => activity::cores(),
+            n => n,
+        },
         rate_ceiling: timer::rate_ceiling(s.kind, s.config.event),
         host: s.host.name.clone(),
         boot: s.host.boot.clone(),
@@ -119,6 +122,17 @@ fn append_modules(modules: &[loadmap::Module]) {
     let entries: Vec<u8> = modules.iter().flat_map(entry).collect();
     if !entries.is_empty() {
         write_or_count(&entries);
+    }
+}
+
+/// Counts the cores anew that the process may use, because threads of it were bound to others, or the main
+/// thread of `another` process. Not async-signal-safe.
+pub fn affinity_changed(another: Option<u32>) {
+    match another {
+        _ if !is_running() => {}
+        Some(process) => activity::set_process(process),
+        None if host::binds_threads() => {}
+        None => activity::set_threads(threads::live().map(ThreadState::tid)),
     }
 }
 
@@ -327,7 +341,8 @@ fn end_entry(reason: &str) -> End {
     End {
         monotonic_ns: clock(libc::CLOCK_MONOTONIC),
         reason: reason.to_owned(),
-        cores: activity::cores(),
+        cores: activity::mean_cores().round() as u32,
+        mean_cores: activity::mean_cores(),
         threads: threads::count(),
         workers: activity::peak_workers(),
         losses: losses.collect(),
@@ -380,7 +395,8 @@ pub fn continue_in_child() {
     let opened = open_image(
         parent.config.clone(),
         parent.kind,
-        parent.host.clone(),
+        // The fork may have left the namespace whose clock or host name this was.
+        Host::current(),
         parent.arguments.clone(),
     );
     match (opened, me) {

@@ -11,6 +11,7 @@
 //! | `exec`, `children` | programs that are started |
 //! | `fork` | the forked child |
 //! | `signals` | keeps our signal deliverable and its stack large enough |
+//! | `affinity` | which cores the program's threads may use |
 //! | `descriptors` | keeps our descriptors open |
 //! | `events` | whom hooks tell of synchronisation |
 //! | `waits` | waits, joins, futexes |
@@ -27,6 +28,7 @@
 // The interposed functions are public as symbols of the library, not as Rust items.
 #![allow(unreachable_pub)]
 
+mod affinity;
 mod bindings;
 mod children;
 mod descriptors;

@@ -1,7 +1,7 @@
 //! A thread from its first instruction to the last of its destructors: it begins its state before its start
 //! routine and retires it at the end.
 
-use crate::events;
+use crate::{affinity, events};
 use critical_path::Strand;
 use hpcrun_core::logical::agents;
 use hpcrun_core::session;
@@ -106,6 +106,7 @@ unsafe extern "C" fn enter(start: *mut Start, frame: *mut StartFrame) {
             announce(state);
         }
     }
+    affinity::threads_changed();
     session::arm(state);
     if start.is_of_call {
         state.path().ignore();
@@ -136,6 +137,7 @@ unsafe extern "C" fn leave(value: *mut c_void) {
         return;
     }
     state.retire();
+    affinity::threads_changed();
 }
 
 impl Start {

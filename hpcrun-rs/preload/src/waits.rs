@@ -4,6 +4,7 @@
 //! These hooks are the fast path: a thread that waits by other means is found asleep
 //! (`hpcrun_core::activity`). Locks, conditions, barriers and semaphores are in `locks`.
 
+use crate::affinity;
 use crate::descriptors;
 use crate::events::{self, join, waiting};
 use crate::real::{Real, real};
@@ -164,6 +165,11 @@ pub unsafe extern "C" fn syscall(
         }
         libc::SYS_futex if (b & FUTEX_COMMANDS) as c_int == libc::FUTEX_WAKE => {
             events::wake(a as usize, c as c_int, call)
+        }
+        libc::SYS_sched_setaffinity => {
+            let result = call();
+            affinity::bound(a as libc::pid_t, result as c_int);
+            result
         }
         // SAFETY: as for libc's functions of these names.
         libc::SYS_close => unsafe { descriptors::close_one(a as c_int).into() },

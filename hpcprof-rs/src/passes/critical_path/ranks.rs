@@ -51,7 +51,7 @@ pub fn join(processes: &mut [ProcessInput], warnings: &mut Warnings) -> Vec<Job>
     let mut jobs: BTreeMap<(usize, u64), BTreeMap<u32, usize>> = BTreeMap::new();
     for (index, process) in processes.iter().enumerate() {
         if let Some((_, rank)) = of(process) {
-            let job = jobs.entry((process.run, rank.job)).or_default();
+            let job = jobs.entry((process.directory, rank.job)).or_default();
             job.entry(rank.rank).or_insert(index);
         }
     }
@@ -342,6 +342,7 @@ mod tests {
             ..file::CriticalPath::default()
         };
         ProcessInput {
+            directory: 0,
             run: 0,
             pid: rank,
             start_monotonic_ns: 1,

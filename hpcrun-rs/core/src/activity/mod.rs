@@ -1,15 +1,17 @@
 //! Activity: n_working and n over all processes of the run on this host (paper, sections 2.1 and 5.1;
 //! ARCHITECTURE.md: terms), and the idleness that a sample is charged.
 //!
-//! `node` stores the contribution of each thread, `runtimes` counts the workers of cooperating runtimes, and
-//! `silence` finds threads that sleep in waits that no hook observed.
+//! `node` stores the contribution of each thread, `members` the cores of each process, `runtimes` counts the
+//! workers of cooperating runtimes, and `silence` finds threads that sleep in waits that no hook observed.
 //!
 //! Async-signal-safe, except for functions of those modules that say otherwise.
 
+mod members;
 mod node;
 mod runtimes;
 mod silence;
 
+pub use members::{set_process, set_quota, set_threads};
 pub use node::{Slot, State, acquire, attach};
 pub use runtimes::{
     MAX_RUNTIMES, Refusal, discount, peak_workers, publish_count, register_runtime, runtime,
@@ -18,10 +20,17 @@ pub use runtimes::{
 pub use silence::{estimated_ns, set_distance};
 
 use crate::arch;
+use crate::system;
+use hpc_formats::environment::ALL_CORES;
 use node::HOT;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Sets n, the number of cores; 0: the peak number of workers.
+/// Of this process's samples: the time in which someone worked that they account for, and that time of all
+/// cores, nanoseconds.
+static BUSY: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
+
+/// Sets n, the number of cores; 0: the peak number of workers; [`ALL_CORES`]: those that the run's processes
+/// on this host may use together, at any time.
 pub fn set_cores(n: u32) {
     HOT.cores.store(n, Ordering::Relaxed);
 }
@@ -30,7 +39,17 @@ pub fn set_cores(n: u32) {
 pub fn cores() -> u32 {
     match HOT.cores.load(Ordering::Relaxed) {
         0 => peak_workers().max(1),
+        ALL_CORES => node::header().cores.load(Ordering::Relaxed).max(1),
         n => n,
+    }
+}
+
+/// The mean n of the time that this process's samples account for.
+pub fn mean_cores() -> f64 {
+    let [busy, cores_time] = BUSY.each_ref().map(|sum| sum.load(Ordering::Relaxed) as f64);
+    match busy > 0.0 {
+        true => cores_time / busy,
+        false => f64::from(cores()),
     }
 }
 
@@ -57,7 +76,13 @@ pub fn charge(slot: &Slot, now: u64, stands_for: u64) -> Charge {
     runtimes::publish(now);
     silence::found_running(slot, now, stands_for);
     silence::look(slot, now);
-    let charge = share(working(), cores(), stands_for);
+    let n = cores();
+    let charge = share(working(), n, stands_for);
+    let all = stands_for as f64 + charge.idleness;
+    // Two threads may lose an addition, which a mean can bear.
+    for (sum, more) in BUSY.iter().zip([all / f64::from(n), all]) {
+        sum.store(sum.load(Ordering::Relaxed) + more as u64, Ordering::Relaxed);
+    }
     let correction = node::take_correction();
     if correction == 0 {
         return charge;
@@ -87,15 +112,18 @@ pub fn end(slot: &Slot, now: u64) {
     slot.move_to(State::Free, 0);
 }
 
-/// Frees the slot of the process's runtimes, because the process ends.
+/// Frees the slot of the process's runtimes, and its cores, because the process ends.
 pub fn end_process() {
     runtimes::end();
+    members::forget_mask();
 }
 
 /// Resets the counts in a forked child, which does not own the slots of its parent. `counted` runtimes count
 /// its only thread as working.
 pub fn enter_child(counted: i32) {
     node::enter_child();
+    members::set_threads(std::iter::once(system::thread_id()));
+    BUSY.iter().for_each(|sum| sum.store(0, Ordering::Relaxed));
     silence::forget();
     runtimes::enter_child(counted);
 }

@@ -2,8 +2,8 @@
 //!
 //! Invariant: `n_working`, over all processes, is the sum of the contributions of all slots. The table is a
 //! file in the measurement directory, which each process maps. So different runs do not share a table, and
-//! the slots of a killed process can be found and freed (`silence`). Before [`attach`], or if the file cannot
-//! be mapped, a process uses a table of its own.
+//! the slots of a killed process can be found and freed (`members`, `silence`). Before [`attach`], or if the
+//! file cannot be mapped, a process uses a table of its own.
 //!
 //! | state | contributes | the thread |
 //! |---|---|---|
@@ -26,6 +26,7 @@
 //!
 //! Async-signal-safe, except [`attach`], [`acquire`] and [`enter_child`].
 
+use super::members::{self, Identity, Member};
 use crate::arch;
 use crate::memory;
 use crate::system;
@@ -39,6 +40,8 @@ use std::sync::atomic::{
 const SHARED_SLOTS: usize = 16_384;
 /// Slots of a process's own table.
 const OWN_SLOTS: usize = 64;
+/// Processes of a shared table.
+const SHARED_MEMBERS: usize = 2048;
 
 /// A state of the table above.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -103,7 +106,7 @@ impl Word {
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub struct Slot {
-    /// Process id << 32 | thread id; 0 if free. The thread id is 0 for `Runtimes`.
+    /// (Index of the process + 1) << 32 | thread id; 0 if free. The thread id is 0 for `Runtimes`.
     owner: AtomicU64,
     state: AtomicU32,
     /// For `Runtimes`: the published number of working workers.
@@ -113,6 +116,8 @@ pub struct Slot {
     pub(super) last: AtomicU64,
     /// Monotonic clock before which the slot is not inspected.
     pub(super) inspect_after: AtomicU64,
+    /// Number of inspections since the last sample.
+    pub(super) inspected: AtomicU32,
     /// Estimated time since when a silent thread has been asleep.
     pub(super) asleep_since: AtomicU64,
     /// Estimated time since when a sampled thread has worked without a wait.
@@ -128,6 +133,7 @@ impl Slot {
             count: AtomicI32::new(0),
             last: AtomicU64::new(0),
             inspect_after: AtomicU64::new(0),
+            inspected: AtomicU32::new(0),
             asleep_since: AtomicU64::new(0),
             works_since: AtomicU64::new(0),
         }
@@ -144,10 +150,20 @@ impl Slot {
         Word(self.state.load(Relaxed))
     }
 
-    /// (process id, thread id).
+    /// (index of the process, thread id); the index is none's if the slot is free.
     pub(super) fn owner(&self) -> (u32, u32) {
         let owner = self.owner.load(Acquire);
-        ((owner >> 32) as u32, owner as u32)
+        (((owner >> 32) as u32).wrapping_sub(1), owner as u32)
+    }
+
+    /// (process id, thread id), if the process is one that this process can ask the kernel about.
+    pub(super) fn owner_here(&self) -> Option<(u32, u32)> {
+        let (index, thread) = self.owner();
+        let process = match index == HOT.me.load(Relaxed) {
+            true => std::process::id(),
+            false => members().get(index as usize)?.process_in(me()?.view())?,
+        };
+        Some((process, thread))
     }
 
     /// Moves the thread, a worker of so many runtimes, to a state.
@@ -157,7 +173,7 @@ impl Slot {
         let old = Word(self.state.swap(new.0, Relaxed));
         let change = new.contribution() - old.contribution();
         if change != 0 {
-            node().working.fetch_add(change, Relaxed);
+            header().working.fetch_add(change, Relaxed);
         }
     }
 
@@ -177,7 +193,7 @@ impl Slot {
         let moved = self.state.compare_exchange(old_word.0, new.0, Relaxed, Relaxed);
         if moved.is_ok() {
             let change = new.contribution() - old_word.contribution();
-            node().working.fetch_add(change, Relaxed);
+            header().working.fetch_add(change, Relaxed);
         }
     }
 
@@ -193,7 +209,7 @@ impl Slot {
     pub(super) fn publish(&self, count: i32) {
         if self.count.load(Relaxed) != count {
             let change = count - self.count.swap(count, Relaxed);
-            node().working.fetch_add(change, Relaxed);
+            header().working.fetch_add(change, Relaxed);
         }
     }
 
@@ -226,11 +242,17 @@ impl Default for Slot {
 /// The header of the table. All zeros are an empty table.
 #[repr(C, align(64))]
 #[derive(Debug)]
-struct Header {
+pub(super) struct Header {
     /// `n_working` of all processes.
     working: AtomicI32,
+    /// n of all processes.
+    pub(super) cores: AtomicU32,
     /// Number of slots that were ever used.
     used: AtomicU32,
+    /// Number of entries of processes that were ever used.
+    pub(super) members: AtomicU32,
+    /// Number of changes of masks.
+    pub(super) changes: AtomicU32,
     /// Number of processes that ever shared the table.
     processes: AtomicU32,
     /// Correction of the idleness of past samples, in nanoseconds: positive if they were charged too little.
@@ -241,7 +263,10 @@ impl Header {
     const fn new() -> Header {
         Header {
             working: AtomicI32::new(0),
+            cores: AtomicU32::new(0),
             used: AtomicU32::new(0),
+            members: AtomicU32::new(0),
+            changes: AtomicU32::new(0),
             processes: AtomicU32::new(0),
             correction: AtomicI64::new(0),
         }
@@ -252,6 +277,7 @@ impl Header {
 static FREE_FROM: AtomicUsize = AtomicUsize::new(0);
 
 static OWN_HEADER: Header = Header::new();
+static OWN_MEMBERS: [Member; 1] = [Member::new()];
 static OWN: [Slot; OWN_SLOTS] = [const { Slot::new() }; OWN_SLOTS];
 
 /// The fields that each sample needs, on one cache line: after an interrupt, cache misses take most of a
@@ -268,8 +294,10 @@ pub(super) struct Hot {
     pub(super) longest: AtomicU64,
     /// Index of the slot that is looked at next.
     pub(super) next: AtomicU32,
-    /// n; 0: the peak number of workers.
+    /// n; 0: the peak number of workers; [`ALL_CORES`]: that of the table.
     pub(super) cores: AtomicU32,
+    /// Index of this process in the table.
+    me: AtomicU32,
 }
 
 pub(super) static HOT: Hot = Hot {
@@ -279,10 +307,11 @@ pub(super) static HOT: Hot = Hot {
     longest: AtomicU64::new(u64::MAX),
     next: AtomicU32::new(0),
     cores: AtomicU32::new(1),
+    me: AtomicU32::new(u32::MAX),
 };
 
 #[inline]
-fn node() -> &'static Header {
+pub(super) fn header() -> &'static Header {
     // SAFETY: null, or a mapping that `attach` made; it starts with a header and is never unmapped.
     unsafe { HOT.shared.load(Acquire).as_ref() }.unwrap_or(&OWN_HEADER)
 }
@@ -293,23 +322,49 @@ fn slots() -> &'static [Slot] {
     if shared.is_null() {
         return &OWN;
     }
-    // SAFETY: the mapping has SHARED_SLOTS slots after the header: `attach` extended the file to that length
-    // before it mapped it. All fields are atomics, for which any bits are valid. It is never unmapped.
-    unsafe { std::slice::from_raw_parts(shared.add(1).cast(), SHARED_SLOTS) }
+    // SAFETY: the mapping has SHARED_SLOTS slots after the header and the processes: `attach` extended the
+    // file to that length before it mapped it. All fields are atomics, for which any bits are valid. It is
+    // never unmapped.
+    unsafe {
+        let members = shared.add(1).cast::<Member>();
+        std::slice::from_raw_parts(members.add(SHARED_MEMBERS).cast(), SHARED_SLOTS)
+    }
+}
+
+/// The entries of the processes.
+#[inline]
+pub(super) fn members() -> &'static [Member] {
+    let shared = HOT.shared.load(Acquire);
+    if shared.is_null() {
+        return &OWN_MEMBERS;
+    }
+    // SAFETY: the mapping has SHARED_MEMBERS of them after the header, as above.
+    unsafe { std::slice::from_raw_parts(shared.add(1).cast(), SHARED_MEMBERS) }
+}
+
+/// How many entries may be in use.
+pub(super) fn used_members() -> usize {
+    (header().members.load(Relaxed) as usize).min(members().len())
+}
+
+/// The entry of this process.
+#[inline]
+pub(super) fn me() -> Option<&'static Member> {
+    members().get(HOT.me.load(Relaxed) as usize)
 }
 
 /// The slots that may be in use.
 #[inline]
 pub(super) fn used() -> &'static [Slot] {
     let slots = slots();
-    let used = node().used.load(Relaxed) as usize;
+    let used = header().used.load(Relaxed) as usize;
     &slots[..used.min(slots.len())]
 }
 
 /// Prefetches the header of the table and the slot that is looked at next.
 #[inline]
 pub(super) fn prefetch() {
-    arch::prefetch(ptr::from_ref(node()).cast());
+    arch::prefetch(ptr::from_ref(header()).cast());
     let slots = used();
     let next = HOT.next.load(Relaxed) as usize;
     if let Some(slot) = slots.get(next % slots.len().max(1)) {
@@ -320,34 +375,50 @@ pub(super) fn prefetch() {
 /// Whether no other process has ever shared the table.
 #[inline]
 pub(super) fn is_alone() -> bool {
-    node().processes.load(Relaxed) <= 1
+    header().processes.load(Relaxed) <= 1
 }
 
 /// `n_working` of all processes, by their slots.
 #[inline]
 pub(super) fn working() -> i64 {
-    i64::from(node().working.load(Relaxed))
+    i64::from(header().working.load(Relaxed))
 }
 
 /// Adds to the correction that the next sample takes.
 pub(super) fn correct(nanoseconds: i64) {
-    node().correction.fetch_add(nanoseconds, Relaxed);
+    header().correction.fetch_add(nanoseconds, Relaxed);
 }
 
 /// Takes the correction, and resets it.
 #[inline]
 pub(super) fn take_correction() -> i64 {
-    match node().correction.load(Relaxed) {
+    match header().correction.load(Relaxed) {
         0 => 0,
-        _ => node().correction.swap(0, Relaxed),
+        _ => header().correction.swap(0, Relaxed),
     }
 }
 
-/// Starts to share the table in this file, and creates the file if it does not exist. Frees the slots of an
-/// earlier image of this process. Must be called before the process has a slot. False when the file cannot be
-/// mapped.
-pub fn attach(path: &CStr) -> bool {
-    let length = size_of::<Header>() + SHARED_SLOTS * size_of::<Slot>();
+/// Starts to share the table in this file, and creates the file if it does not exist. Must be called before
+/// the process has a slot. Without a file that can be mapped and has room, the process has a table of its
+/// own.
+pub fn attach(path: Option<&CStr>) {
+    let me = Identity::current();
+    if let Some(header) = path.and_then(map) {
+        HOT.shared.store(header, Release);
+    }
+    let mut index = members::join(me);
+    if index.is_none() {
+        HOT.shared.store(ptr::null_mut(), Release);
+        index = members::join(me);
+    }
+    HOT.me.store(index.unwrap_or(u32::MAX), Relaxed);
+    header().processes.fetch_add(1, Relaxed);
+}
+
+fn map(path: &CStr) -> Option<*mut Header> {
+    let length = size_of::<Header>()
+        + SHARED_MEMBERS * size_of::<Member>()
+        + SHARED_SLOTS * size_of::<Slot>();
     // SAFETY: a fresh mapping of a file that was extended to `length`; the descriptor is ours and is closed
     // on every path. Nothing here panics.
     let base = unsafe {
@@ -355,63 +426,48 @@ pub fn attach(path: &CStr) -> bool {
         let file = libc::open(path.as_ptr(), flags, 0o600);
         if file < 0 || !memory::set_size(file, length) {
             system::close(file);
-            return false;
+            return None;
         }
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         let base = libc::mmap(ptr::null_mut(), length, protection, libc::MAP_SHARED, file, 0);
         system::close(file);
         base
     };
-    if base == libc::MAP_FAILED {
-        return false;
-    }
-    HOT.shared.store(base.cast(), Release);
-    node().processes.fetch_add(1, Relaxed);
-    let me = std::process::id();
-    used().iter().filter(|slot| slot.owner().0 == me).for_each(Slot::release);
-    true
+    (base != libc::MAP_FAILED).then_some(base.cast())
 }
 
 /// Acquires a slot for a thread of this process, or for its runtimes if `thread` is 0. `None` when all are
 /// taken.
 pub fn acquire(thread: u32, now: u64) -> Option<&'static Slot> {
-    let owner = u64::from(std::process::id()) << 32 | u64::from(thread);
+    let owner = u64::from(HOT.me.load(Relaxed).wrapping_add(1)) << 32 | u64::from(thread);
+    if owner == 0 {
+        return None;
+    }
     let taken = |slot: &&Slot| slot.owner.compare_exchange(0, owner, AcqRel, Relaxed).is_ok();
     let slots = slots();
     // No slot below the hint was free when this process last looked, or has become free in it since.
     let hint = FREE_FROM.load(Relaxed).min(slots.len());
-    let slot = slots[hint..].iter().find(taken).or_else(|| {
-        take_back();
-        slots.iter().find(taken)
-    })?;
+    let slot = slots[hint..].iter().find(taken).or_else(|| slots.iter().find(taken))?;
     let index = slot.index();
     FREE_FROM.store(index + 1, Relaxed);
     slot.last.store(now, Relaxed);
     slot.works_since.store(now, Relaxed);
     slot.inspect_after.store(0, Relaxed);
-    node().used.fetch_max(index as u32 + 1, Relaxed);
+    header().used.fetch_max(index as u32 + 1, Relaxed);
     Some(slot)
-}
-
-/// Frees the slots of processes that no longer exist.
-fn take_back() {
-    for slot in used() {
-        let (process, _) = slot.owner();
-        // SAFETY: signal 0 delivers nothing; it only tests whether the process exists.
-        if process != 0 && unsafe { libc::kill(process as i32, 0) } != 0 {
-            slot.release();
-        }
-    }
 }
 
 /// Counts a forked child as a process. It keeps a shared table; its own table is a copy of the parent's, and
 /// is cleared.
 pub(super) fn enter_child() {
-    node().processes.fetch_add(1, Relaxed);
     if HOT.shared.load(Acquire).is_null() {
         OWN.iter().for_each(Slot::forget);
+        OWN_MEMBERS.iter().for_each(Member::forget);
         OWN_HEADER.working.store(0, Relaxed);
-        OWN_HEADER.processes.store(1, Relaxed);
+        OWN_HEADER.processes.store(0, Relaxed);
         OWN_HEADER.correction.store(0, Relaxed);
     }
+    let index = members::join(Identity::current());
+    HOT.me.store(index.unwrap_or(u32::MAX), Relaxed);
+    header().processes.fetch_add(1, Relaxed);
 }

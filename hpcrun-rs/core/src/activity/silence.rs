@@ -12,6 +12,7 @@
 //!
 //! Async-signal-safe.
 
+use super::members;
 use super::node::{self, HOT, Slot, State};
 use super::{cores, idle_cores, working};
 use crate::system;
@@ -21,6 +22,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 const LOOKS: usize = 2;
 /// Nanoseconds before a thread that is ready to run is inspected again: two ticks of a slow kernel.
 const AGAIN_NS: u64 = 8_000_000;
+/// Inspections in a row, each by a thread that has got a core, after which a thread that got none counts as
+/// asleep, if it is in another namespace, so that the kernel does not show it to this process.
+const UNSEEN: u32 = 16;
 
 /// Nanoseconds that this process's threads slept in waits that no hook observed.
 static ESTIMATED: AtomicU64 = AtomicU64::new(0);
@@ -68,12 +72,22 @@ pub(super) fn look(me: &Slot, now: u64) {
 /// `charged_since`.
 #[cold]
 fn inspect(slot: &Slot, now: u64, charged_since: u64) {
-    slot.inspect_after.store(now + AGAIN_NS, Relaxed);
-    let (process, thread) = slot.owner();
+    let before = slot.inspect_after.swap(now + AGAIN_NS, Relaxed).saturating_sub(AGAIN_NS);
+    let times = match slot.last.load(Relaxed) > before {
+        true => 0,
+        false => slot.inspected.load(Relaxed) + 1,
+    };
+    slot.inspected.store(times, Relaxed);
     let state = slot.state();
-    match kernel_state(process, if thread == 0 { process } else { thread }) {
+    let owner = slot.owner_here();
+    let found = match owner {
+        Some((process, 0)) => kernel_state(process, process),
+        Some((process, thread)) => kernel_state(process, thread),
+        None if times < UNSEEN => Kernel::Ready,
+        None => Kernel::Asleep,
+    };
+    match found {
         Kernel::Ready => {}
-        // The slot is not freed: its owner may be in a namespace that hides it from this process.
         Kernel::Gone if state == State::Runtimes => slot.publish(0),
         Kernel::Asleep if state == State::Runtimes => {}
         Kernel::Gone | Kernel::Asleep => {
@@ -85,6 +99,10 @@ fn inspect(slot: &Slot, now: u64, charged_since: u64) {
             slot.asleep_since.store(since, Relaxed);
             slot.move_from(state, silent);
         }
+    }
+    if owner.is_some_and(|(process, _)| found == Kernel::Gone && system::is_gone(process, process))
+    {
+        members::remove_gone(slot.owner().0);
     }
 }
 

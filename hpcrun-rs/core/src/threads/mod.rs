@@ -28,7 +28,8 @@ mod working;
 pub use end::{FOREIGN_NS, UNSAMPLED_NS};
 pub(crate) use lifecycle::wait_until;
 pub use registry::{
-    acquire, all, begin, begin_unnamed, by_cookie, count, quiescent, release, wait_until_quiescent,
+    acquire, all, begin, begin_unnamed, by_cookie, count, live, quiescent, release,
+    wait_until_quiescent,
 };
 pub use signal_stack::SIGNAL_STACK;
 

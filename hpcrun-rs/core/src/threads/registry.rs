@@ -29,6 +29,11 @@ pub fn all() -> impl Iterator<Item = &'static ThreadState> {
     })
 }
 
+/// The states of the process's threads.
+pub fn live() -> impl Iterator<Item = &'static ThreadState> {
+    all().filter(|t| t.lifecycle.is(Phase::Live) && t.in_process.load(Ordering::Relaxed))
+}
+
 /// The number of threads that ever got a state.
 pub fn count() -> u32 {
     NEXT_ORDINAL.load(Ordering::Relaxed) - 1
