@@ -53,3 +53,18 @@ fn names_of_libc_are_the_programs() {
         assert_eq!(view.quality.rooted, view.quality.samples, "{:?}", view.quality);
     }
 }
+
+/// A filter that ends the process at any call but five, and strict mode, in which nothing can be sampled.
+#[test]
+fn a_sandbox_meets_no_call_of_ours() {
+    let _cores = exclusive_cores();
+    for rate in [200, 1000] {
+        let view = run_as_without_us("filter", "exec house filter", rate).database().top_down();
+        assert_close("in a sandbox", view.inclusive("counted_work", "work"), 0.2, 0.04);
+        assert_eq!(view.quality.rooted, view.quality.samples, "{:?}", view.quality);
+    }
+    let database = run_as_without_us("strict", "exec house strict", 1000).database();
+    let said = String::from_utf8_lossy(&database.output.stderr).into_owned();
+    assert!(said.contains("entered a sandbox"), "{said}");
+    assert_eq!(database.top_down().inclusive("counted_work", "work"), 0.0);
+}

@@ -29,6 +29,13 @@ pub fn process(
             start.pid, start.executable
         ));
     }
+    if end.as_ref().is_some_and(|end| end.reason == "sandbox that refuses samples") {
+        warnings.add(format!(
+            "process {} ({}) entered a sandbox (seccomp) that refuses what samples need: what it did from \
+             then on is in no figure",
+            start.pid, start.executable
+        ));
+    }
     if start.period_ns == 0 {
         start.period_ns = headers().map(|h| h.period_ns).next().unwrap_or(0);
     }
@@ -43,10 +50,9 @@ pub fn process(
             experiment.add_loss(index, cause.name(), *samples);
         }
     }
-    let last_ns = match &end {
-        Some(end) => end.monotonic_ns,
-        None => headers().map(|h| h.last_ns).max().unwrap_or(0),
-    };
+    // A process that entered a sandbox wrote its end then, and had more samples.
+    let last_sample = headers().map(|h| h.last_ns).max().unwrap_or(0);
+    let last_ns = end.as_ref().map_or(0, |end| end.monotonic_ns).max(last_sample);
     let ceiling = 1_000_000_000_u64.checked_div(u64::from(start.rate_ceiling));
     experiment.processes.push(ProcessSummary {
         run: input.run,

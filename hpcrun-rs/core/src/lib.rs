@@ -19,6 +19,7 @@
 //! | [`host`] | the host, and the job |
 //! | [`memory`] | mappings outside the program's heap |
 //! | [`descriptors`] | numbers for descriptors that the program's limit does not count |
+//! | [`sandbox`] | the calls that a sandbox of the program refuses |
 //! | [`system`] | system calls that bypass the interposed functions |
 //! | [`arch`] | processor-specific instructions |
 //!
@@ -46,6 +47,7 @@ pub mod memory;
 pub mod path;
 mod record;
 pub mod sample;
+pub mod sandbox;
 pub mod session;
 pub mod sites;
 pub mod system;

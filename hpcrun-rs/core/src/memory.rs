@@ -3,6 +3,7 @@
 //!
 //! Async-signal-safe: only `open`, `fallocate`, `pwrite`, `mmap`, `madvise`, `munmap`, `close`.
 
+use crate::sandbox::refuses;
 use crate::{descriptors, system};
 use hpc_formats::loss::LossCause;
 use std::ffi::CStr;
@@ -25,6 +26,9 @@ pub fn map_populated(len: usize) -> Option<NonNull<u8>> {
 }
 
 fn map(len: usize, flags: i32) -> Option<NonNull<u8>> {
+    if refuses(libc::SYS_mmap) {
+        return None;
+    }
     let protection = libc::PROT_READ | libc::PROT_WRITE;
     let flags = flags | libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     // SAFETY: a fresh anonymous mapping at an address that the kernel chooses touches no existing memory.
@@ -57,7 +61,7 @@ pub fn map_file(path: &Path) -> Option<&'static [u8]> {
 /// `base..base + len` must be one complete mapping, and nothing may use it afterwards.
 pub unsafe fn unmap(base: NonNull<u8>, len: usize) {
     // SAFETY: the caller owns the mapping.
-    unsafe { libc::munmap(base.as_ptr().cast(), len) };
+    unsafe { system::call(libc::SYS_munmap, [base.as_ptr() as usize, len, 0, 0, 0]) };
 }
 
 /// An array of bounded length in its own mapping, which is never freed, like thread states. It begins small
@@ -195,7 +199,7 @@ impl GrowingFile {
         let created = file.extend(path, libc::O_CREAT | libc::O_EXCL);
         if created.is_err() {
             // An empty file tells nobody why. SAFETY: `path` is NUL-terminated.
-            unsafe { libc::unlink(path.as_ptr()) };
+            unsafe { system::call(libc::SYS_unlink, [path.as_ptr() as usize, 0, 0, 0, 0]) };
         }
         created.map(|()| file)
     }
@@ -246,7 +250,8 @@ impl GrowingFile {
         // code is not in the caches then. Before Linux 5.14 this call fails.
         unsafe {
             let new = self.base.as_ptr().add(self.len);
-            libc::madvise(new.cast(), step, libc::MADV_POPULATE_WRITE);
+            let how = libc::MADV_POPULATE_WRITE as usize;
+            system::call(libc::SYS_madvise, [new as usize, step, how, 0, 0]);
         }
         self.len = len;
         Ok(())
@@ -293,6 +298,9 @@ fn open(path: &CStr, flags: i32) -> Result<i32, i32> {
 
 /// Maps the first `len` bytes of a file, which may be shorter, shared.
 fn map_shared(fd: i32, len: usize) -> Option<NonNull<u8>> {
+    if refuses(libc::SYS_mmap) {
+        return None;
+    }
     let protection = libc::PROT_READ | libc::PROT_WRITE;
     // SAFETY: a fresh mapping at an address that the kernel chooses touches no existing memory.
     let p = unsafe { libc::mmap(ptr::null_mut(), len, protection, libc::MAP_SHARED, fd, 0) };
@@ -304,7 +312,8 @@ fn map_shared(fd: i32, len: usize) -> Option<NonNull<u8>> {
 pub fn may_be_as_large(size: usize) -> bool {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the kernel writes `limit`, a local that outlives the call.
-    let known = unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &mut limit) } == 0;
+    let known = !refuses(libc::SYS_prlimit64)
+        && unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &mut limit) } == 0;
     known && size as u64 <= limit.rlim_cur
 }
 
@@ -326,6 +335,9 @@ pub fn set_size(fd: i32, len: usize) -> bool {
 
 /// Allocates disk blocks for a range of the file.
 fn allocate(fd: i32, offset: usize, len: usize) -> bool {
+    if refuses(libc::SYS_fallocate) || refuses(libc::SYS_pwrite64) {
+        return false;
+    }
     if !may_be_as_large(offset + len) {
         return false;
     }

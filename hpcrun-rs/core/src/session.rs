@@ -7,11 +7,12 @@ use crate::lcct::spare;
 use crate::logical::{self, agents};
 use crate::maps;
 use crate::sample::{latency, signal};
+use crate::sandbox::refuses;
 use crate::system;
 use crate::threads::{self, ThreadState};
 use crate::timer::signal_of;
 use crate::unwind::loadmap;
-use crate::{activity, descriptors, locks, path, sites, timer};
+use crate::{activity, descriptors, locks, path, sandbox, sites, timer};
 use hpc_formats::address::ModuleId;
 use hpc_formats::environment::ALL_CORES;
 use hpc_formats::loss::LossCause;
@@ -162,6 +163,10 @@ fn write_or_count(entries: &[u8]) {
 
 /// Refreshes the load map, and writes the changes. Not async-signal-safe.
 pub fn refresh_loadmap() {
+    // Nobody would learn what the modules are.
+    if !sandbox::allows_files() {
+        return;
+    }
     if take_up_modules() {
         // The handler may have cached another owner for frames of these modules since the snapshot.
         loadmap::invalidate();
@@ -226,6 +231,10 @@ fn main_stack() -> (u64, u64) {
 
 /// Bounds (low, high) of the calling thread's stack. The initial thread's stack grows up to its limit.
 pub fn pthread_stack() -> Option<(u64, u64)> {
+    // libc asks for the mask of cores as well.
+    if refuses(libc::SYS_sched_getaffinity) {
+        return None;
+    }
     // SAFETY: `attributes` is initialised by pthread_getattr_np, and is destroyed once.
     unsafe {
         let mut attributes: libc::pthread_attr_t = std::mem::zeroed();
@@ -271,9 +280,9 @@ pub fn arm(state: &ThreadState) {
 /// child that shares the parent's memory, or that the C library did not fork, so that it still has the
 /// parent's files open.
 pub fn stop(reason: &str) {
-    // SAFETY: getpid has no preconditions.
-    let me = unsafe { libc::getpid() } as u32;
-    if image::current().is_none_or(|i| i.pid != me) || !image::set_running(false) {
+    let me = system::process_id();
+    let is_own = |i: &Image| me.is_none_or(|me| i.pid == me);
+    if !image::current().is_some_and(is_own) || !image::set_running(false) {
         return;
     }
     fence(Ordering::SeqCst);
@@ -309,6 +318,37 @@ fn write_path() {
 pub fn stop_path() {
     path::stop_after(|| threads::all().for_each(|state| state.publish_path()));
     path::write(false);
+}
+
+/// The program is about to enter a sandbox with this filter. While calls still pass, makes what samples will
+/// need, and writes how far the process is: later it may not be able to. Ends the measurement if the filter
+/// lets no signal handler return. Returns what [`sandbox::leave`] needs if the filter is not installed.
+pub fn enter_sandbox(filter: &[sandbox::Instruction]) -> sandbox::Refused {
+    let before = sandbox::enter(filter);
+    let no_samples = refuses(libc::SYS_rt_sigreturn);
+    let no_distances = [libc::SYS_timer_settime, libc::SYS_ioctl, libc::SYS_clock_gettime];
+    let is_steady = no_distances.into_iter().any(refuses);
+    sandbox::leave(&before);
+    if no_samples {
+        stop("sandbox that refuses samples");
+    } else {
+        prepare_for_refusals();
+        if is_steady && is_running() {
+            threads::all().for_each(|state| state.source.be_steady(image::period_ns()));
+        }
+    }
+    sandbox::enter(filter);
+    before
+}
+
+/// Makes what the calling thread's samples need, and writes how far the process is, before it can make no
+/// files any more.
+pub fn prepare_for_refusals() {
+    if is_running() {
+        threads::current().inspect(|thread| thread.prepare_profile());
+        refresh_loadmap();
+        append_end("sandbox");
+    }
 }
 
 /// Writes an end entry without stopping, before an `exec` that may still fail.

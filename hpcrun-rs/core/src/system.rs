@@ -3,7 +3,28 @@
 //!
 //! Async-signal-safe.
 
-pub use crate::arch::system_call as call;
+use crate::arch;
+use crate::sandbox::refuses;
+
+/// Makes a system call of up to five arguments, unless the program's sandbox refuses it; the result is
+/// negative for an error.
+///
+/// # Safety
+/// As for the system call.
+#[inline]
+pub unsafe fn call(number: i64, arguments: [usize; 5]) -> isize {
+    if refuses(number) {
+        return -(libc::EPERM as isize);
+    }
+    // SAFETY: the caller's promise.
+    unsafe { arch::system_call(number, arguments) }
+}
+
+/// The process's id; `None` if it cannot be asked for.
+pub fn process_id() -> Option<u32> {
+    // SAFETY: getpid has no preconditions.
+    u32::try_from(unsafe { call(libc::SYS_getpid, [0; 5]) }).ok()
+}
 
 /// Closes one of our descriptors.
 pub fn close(descriptor: i32) {

@@ -99,6 +99,21 @@ impl Heap {
     }
 }
 
+/// Makes sure that there is memory for small blocks when none can be mapped any more.
+pub(crate) fn reserve() {
+    if HEAP.try_lock() {
+        let left = HEAP.end.load(Ordering::Relaxed) - HEAP.chunk.load(Ordering::Relaxed);
+        if left < CHUNK / 2 {
+            let base = Heap::map(CHUNK);
+            if !base.is_null() {
+                HEAP.chunk.store(base as usize, Ordering::Relaxed);
+                HEAP.end.store(base as usize + CHUNK, Ordering::Relaxed);
+            }
+        }
+        HEAP.unlock();
+    }
+}
+
 // SAFETY: blocks are disjoint and valid until deallocated. They are aligned to their power-of-two size (at
 // most 64 KiB, within a chunk), or are a mapping of whole pages. Nothing here panics.
 unsafe impl GlobalAlloc for Heap {

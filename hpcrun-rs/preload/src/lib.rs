@@ -13,6 +13,7 @@
 //! | `signals` | keeps our signal deliverable and its stack large enough |
 //! | `affinity` | which cores the program's threads may use |
 //! | `descriptors` | keeps our descriptors open |
+//! | `sandbox` | sandboxes that the program enters |
 //! | `events` | whom hooks tell of synchronisation |
 //! | `waits` | waits, joins, futexes |
 //! | `locks` | locks, conditions, barriers, semaphores |
@@ -41,6 +42,7 @@ mod locks;
 mod messages;
 mod real;
 mod runtime;
+mod sandbox;
 mod signals;
 mod start;
 mod thread_life;

@@ -8,6 +8,7 @@ use crate::affinity;
 use crate::descriptors;
 use crate::events::{self, join, waiting};
 use crate::real::{Real, real};
+use crate::sandbox;
 use hpcrun_core::futex_locks::FutexWait;
 use hpcrun_core::{session, threads};
 use std::ffi::{c_int, c_long, c_uint, c_void};
@@ -171,6 +172,12 @@ pub unsafe extern "C" fn syscall(
             affinity::bound(a as libc::pid_t, result as c_int);
             result
         }
+        // SAFETY: the program's own filter.
+        libc::SYS_seccomp => unsafe { sandbox::entering(a, c, call) },
+        libc::SYS_prctl if a as c_int == libc::PR_SET_SECCOMP => unsafe {
+            sandbox::entering(b - 1, c, call)
+        },
+        libc::SYS_landlock_restrict_self => sandbox::leaving_files(call),
         // SAFETY: as for libc's functions of these names.
         libc::SYS_close => unsafe { descriptors::close_one(a as c_int).into() },
         // SAFETY: as above.

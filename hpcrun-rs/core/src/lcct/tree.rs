@@ -301,11 +301,11 @@ impl Tree {
         }
     }
 
-    /// Makes room for a few more records.
+    /// Makes room for more records.
     #[inline]
-    fn reserve(&mut self, records: usize) -> Result<(), LossCause> {
+    pub fn reserve(&mut self, records: usize) -> Result<(), LossCause> {
         let end = self.offset + self.size() + records * RECORD_SIZE;
-        if end > self.file.len() {
+        while end > self.file.len() {
             // SAFETY: `create` copied a NUL-terminated path there; the tree owns that mapping.
             let path = unsafe { CStr::from_ptr(self.path.as_ptr().cast()) };
             self.file.grow(path)?;

@@ -4,6 +4,7 @@
 use super::{Job, Path};
 use crate::image::{self, Image};
 use crate::memory;
+use crate::sandbox::allows_files;
 use crate::system;
 use crate::unwind::loadmap::{self, Snapshot};
 use critical_path::Site;
@@ -37,7 +38,7 @@ fn replace(image: &Image, bytes: &[u8]) -> io::Result<()> {
     let mut file = PathBuf::from(&image.config.output);
     file.push(format::file_name(image.pid, image.id));
     let new = file.with_extension("new");
-    if !memory::may_be_as_large(bytes.len()) {
+    if !allows_files() || !memory::may_be_as_large(bytes.len()) {
         return Err(io::ErrorKind::FileTooLarge.into());
     }
     std::fs::write(&new, bytes)?;

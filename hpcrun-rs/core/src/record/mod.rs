@@ -21,6 +21,8 @@ use hpc_formats::loss::LossCause;
 use hpc_formats::profile::{VALUES_PER_RECORD, header};
 use std::ptr;
 
+/// Records that there is room for in a profile that may not be able to grow.
+const AHEAD: usize = 1 << 15;
 /// Frames that [`Recorder::find_frame`] looks at: more than an unoptimised lock has above its wait.
 const INNERMOST: usize = 24;
 
@@ -161,6 +163,13 @@ impl Recorder {
         };
         *word = nanoseconds;
         tree.add(node, &words).is_ok()
+    }
+
+    /// Makes the tree, with `identity`, and room for many more records than a short program has.
+    pub(crate) fn prepare(&mut self, identity: impl FnOnce() -> Identity) {
+        if let Ok(tree) = tree(&mut self.tree, identity) {
+            let _ = tree.reserve(AHEAD);
+        }
     }
 
     /// Takes the tree out. If there is none and `or_new` is set, creates one.

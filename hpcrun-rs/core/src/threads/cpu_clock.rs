@@ -2,6 +2,7 @@
 //!
 //! Async-signal-safe.
 
+use crate::sandbox::refuses;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// The CPU clock of one thread.
@@ -45,7 +46,8 @@ impl CpuClock {
         let clock = self.id.load(Relaxed) as libc::clockid_t;
         let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
         // SAFETY: `t` is a local that outlives the call; the kernel reports an invalid clock id as an error.
-        if clock == 0 || unsafe { libc::clock_gettime(clock, &mut t) } != 0 {
+        let is_unknown = clock == 0 || refuses(libc::SYS_clock_gettime);
+        if is_unknown || unsafe { libc::clock_gettime(clock, &mut t) } != 0 {
             return 0;
         }
         t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64

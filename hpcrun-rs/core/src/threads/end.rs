@@ -6,6 +6,8 @@ use super::lifecycle::{Phase, wait_until};
 use crate::arch::thread_slot;
 use crate::image;
 use crate::lcct::spare;
+use crate::sandbox::refuses;
+use crate::system;
 use hpc_formats::loss::LossCause;
 use hpc_formats::profile::header;
 use std::ptr;
@@ -55,8 +57,14 @@ impl ThreadState {
         if self.is_own() {
             let mut name = [0; 16];
             // SAFETY: the kernel writes at most the sixteen bytes of `name`, with a zero at the end.
-            let asked = unsafe { libc::prctl(libc::PR_GET_NAME, name.as_mut_ptr()) };
+            let asked = unsafe {
+                let arguments = [libc::PR_GET_NAME as usize, name.as_mut_ptr() as usize, 0, 0, 0];
+                system::call(libc::SYS_prctl, arguments)
+            };
             return (asked == 0).then_some(name);
+        }
+        if refuses(libc::SYS_openat) || refuses(libc::SYS_statx) || refuses(libc::SYS_close) {
+            return None;
         }
         let path = format!("/proc/self/task/{}/comm", self.tid());
         let text = std::fs::read(path).ok()?;

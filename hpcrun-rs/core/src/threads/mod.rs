@@ -41,6 +41,7 @@ use crate::lcct::Identity;
 use crate::locks;
 use crate::path::ThreadPath;
 use crate::record::{Deferred, Recorder, Values};
+use crate::sandbox::refuses;
 use crate::system;
 use crate::timer::Source;
 use crate::unwind::Registers;
@@ -160,7 +161,7 @@ impl ThreadState {
 
     /// Whether the state belongs to the calling thread (and not to memory that is shared after `vfork`).
     pub fn is_own(&self) -> bool {
-        self.tid() == system::thread_id()
+        refuses(libc::SYS_gettid) || self.tid() == system::thread_id()
     }
 
     /// Counts a round of the thread's key destructors, and returns its number.
@@ -234,6 +235,13 @@ impl ThreadState {
         registers: Registers,
     ) -> Result<Option<u32>, LossCause> {
         self.recorder(busy).insert_path(registers, || self.identity())
+    }
+
+    /// Makes the thread's profile, with room for many contexts. Called by the thread.
+    pub fn prepare_profile(&self) {
+        if let Some(busy) = self.enter() {
+            self.recorder(&busy).prepare(|| self.identity());
+        }
     }
 
     /// Adds a sample to a node. Async-signal-safe; the caller holds [`Busy`].

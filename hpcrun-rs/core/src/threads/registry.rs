@@ -95,9 +95,9 @@ pub fn begin_unnamed(
     }
     state.stack.set(stack.0, stack.1, is_main, creation);
     state.signal_stack.install();
-    // SAFETY: getpid has no preconditions.
-    let process = unsafe { libc::getpid() } as u32;
-    let is_main_process = image::current().is_none_or(|i| i.pid == process);
+    let process = system::process_id();
+    let is_main_process =
+        image::current().is_none_or(|i| process.is_none_or(|process| i.pid == process));
     state.in_process.store(is_main_process, Ordering::Relaxed);
     state.working.begin(tid, image::now());
     state.lifecycle.advance(Phase::Acquired, Phase::Live);

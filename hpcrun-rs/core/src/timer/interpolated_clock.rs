@@ -71,6 +71,12 @@ impl InterpolatedClock {
         self.speed.store(0, Relaxed);
     }
 
+    /// The time of the last sample is unknown from now on.
+    pub(super) fn forget(&self) {
+        self.distance.store(0, Relaxed);
+        self.real.store(0, Relaxed);
+    }
+
     /// Sets the distance of the timer, in nanoseconds. It must be exact to within the part that counts as on
     /// time.
     #[inline]

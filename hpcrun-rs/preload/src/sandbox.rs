@@ -1,0 +1,99 @@
+//! Sandboxes that the program enters: our own calls are arranged for what will be refused.
+
+use crate::heap;
+use crate::real::real;
+use hpcrun_core::sandbox::{self, Instruction, Refused};
+use hpcrun_core::session;
+use std::ffi::{c_int, c_long, c_ulong};
+use std::slice;
+
+const SECCOMP_SET_MODE_STRICT: c_ulong = 0;
+const SECCOMP_SET_MODE_FILTER: c_ulong = 1;
+/// A filter has no more instructions.
+const MOST_INSTRUCTIONS: usize = 4096;
+
+/// `struct sock_fprog`.
+#[repr(C)]
+struct Filter {
+    length: u16,
+    instructions: *const Instruction,
+}
+
+/// Arranges for a sandbox. Returns what is to be put back if the program does not get it.
+///
+/// # Safety
+/// `filter` must be null or a filter, for its mode.
+unsafe fn enter(mode: c_ulong, filter: *const Filter) -> Option<Refused> {
+    if !session::has_begun() {
+        return None;
+    }
+    heap::reserve();
+    match mode {
+        SECCOMP_SET_MODE_STRICT => {
+            // Strict mode has no time-stamp counter, which every reading of a clock needs.
+            session::stop("sandbox that refuses samples");
+            Some(sandbox::enter(&[]))
+        }
+        SECCOMP_SET_MODE_FILTER => {
+            // SAFETY: the caller's promise; the kernel reads the same structures.
+            let filter = unsafe { filter.as_ref()? };
+            let length = usize::from(filter.length);
+            if filter.instructions.is_null() || length > MOST_INSTRUCTIONS {
+                return None;
+            }
+            // SAFETY: as above.
+            let list = unsafe { slice::from_raw_parts(filter.instructions, length) };
+            Some(session::enter_sandbox(list))
+        }
+        _ => None,
+    }
+}
+
+/// Makes the call by which the program enters a sandbox.
+///
+/// # Safety
+/// `filter` must be null or a filter, for its mode.
+pub(crate) unsafe fn entering(
+    mode: c_long,
+    filter: c_long,
+    call: impl FnOnce() -> c_long,
+) -> c_long {
+    // SAFETY: the caller's promise.
+    let before = unsafe { enter(mode as c_ulong, filter as *const Filter) };
+    let result = call();
+    if let Some(before) = before.filter(|_| result != 0) {
+        sandbox::leave(&before);
+    }
+    result
+}
+
+/// Makes a call after which the program may not reach the measurement directory any more.
+pub(crate) fn leaving_files(call: impl FnOnce() -> c_long) -> c_long {
+    session::prepare_for_refusals();
+    call()
+}
+
+/// Interposed: sandboxes.
+///
+/// # Safety
+/// As for libc's function, which is variadic: at most four more arguments, all of them words.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn prctl(
+    option: c_int,
+    a: c_ulong,
+    b: c_ulong,
+    c: c_ulong,
+    d: c_ulong,
+) -> c_int {
+    // SAFETY: libc's own function, same arguments.
+    let call = || unsafe {
+        real!(c"prctl": fn(c_int, c_ulong, c_ulong, c_ulong, c_ulong) -> c_int)(option, a, b, c, d)
+    };
+    match option {
+        // The modes count from 1 here. SAFETY: the program's own filter.
+        libc::PR_SET_SECCOMP => unsafe {
+            entering(a as c_long - 1, b as c_long, || call().into()) as c_int
+        },
+        _ => call(),
+    }
+}
