@@ -1,8 +1,9 @@
 //! Sandboxes that the program enters: which system calls are refused from then on, and are not made.
 //!
-//! A filter (`seccomp`) ends a program that makes a call beyond its list. So the program's filter is evaluated
-//! here, before it is installed, for each call that the handler or a hook may make. [`system::call`] does not
-//! make a refused call, but fails as if it had been made. The filter of one thread counts for all.
+//! A filter (`seccomp`) ends a program that makes a call beyond its list. So the program's filter is
+//! evaluated here, before it is installed, for each call that the handler or a hook may make.
+//! [`crate::system::call`] does not make a refused call, but fails as if it had been made. The filter of one
+//! thread counts for all.
 //!
 //! Async-signal-safe: [`refuses`].
 
