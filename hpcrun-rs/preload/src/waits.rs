@@ -174,6 +174,7 @@ pub unsafe extern "C" fn syscall(
         }
         // SAFETY: the program's own filter.
         libc::SYS_seccomp => unsafe { sandbox::entering(a, c, call) },
+        // SAFETY: as above.
         libc::SYS_prctl if a as c_int == libc::PR_SET_SECCOMP => unsafe {
             sandbox::entering(b - 1, c, call)
         },

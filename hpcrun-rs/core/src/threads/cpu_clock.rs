@@ -45,9 +45,11 @@ impl CpuClock {
     pub(super) fn read(&self) -> u64 {
         let clock = self.id.load(Relaxed) as libc::clockid_t;
         let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        if clock == 0 || refuses(libc::SYS_clock_gettime) {
+            return 0;
+        }
         // SAFETY: `t` is a local that outlives the call; the kernel reports an invalid clock id as an error.
-        let is_unknown = clock == 0 || refuses(libc::SYS_clock_gettime);
-        if is_unknown || unsafe { libc::clock_gettime(clock, &mut t) } != 0 {
+        if unsafe { libc::clock_gettime(clock, &mut t) } != 0 {
             return 0;
         }
         t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
