@@ -4,6 +4,7 @@
 //! name of the procedure. Rust names lose their hashes and crate disambiguators and stay fully
 //! qualified; C++ names lose parameters and return types; other names stay as they are.
 
+mod cpp;
 pub(crate) mod crate_origin;
 pub(crate) mod qualified;
 pub mod rust_source;
@@ -109,7 +110,7 @@ pub(crate) fn readable(stem: &str) -> (Scheme, Cow<'_, str>) {
         }
     }
     if stem.starts_with("_Z") {
-        let name = readable_cpp(stem).map_or(Cow::Borrowed(stem), Cow::Owned);
+        let name = cpp::readable(stem).map_or(Cow::Borrowed(stem), Cow::Owned);
         return (Scheme::Cpp, name);
     }
     (Scheme::Plain, Cow::Borrowed(stem))
@@ -124,36 +125,6 @@ fn readable_rust(stem: &str) -> Option<String> {
         name = name.replace("{{", "{").replace("}}", "}");
     }
     Some(name)
-}
-
-/// Longest readable C++ name; substitutions can make a short symbol exponentially long.
-const MAX_CPP_NAME: usize = 1 << 16;
-
-/// A string that refuses to grow beyond [`MAX_CPP_NAME`].
-struct Bounded(String);
-
-impl cpp_demangle::DemangleWrite for Bounded {
-    fn write_string(&mut self, s: &str) -> std::fmt::Result {
-        if self.0.len() + s.len() > MAX_CPP_NAME {
-            return Err(std::fmt::Error);
-        }
-        self.0.push_str(s);
-        Ok(())
-    }
-}
-
-fn readable_cpp(stem: &str) -> Option<String> {
-    let parse = cpp_demangle::ParseOptions::default().recursion_limit(160);
-    let symbol = cpp_demangle::BorrowedSymbol::with_tail_and_options(stem.as_bytes(), &parse);
-    let options =
-        cpp_demangle::DemangleOptions::new().no_params().no_return_type().recursion_limit(160);
-    let mut out = Bounded(String::new());
-    symbol.ok()?.0.structured_demangle(&mut out, &options).ok()?;
-    let name = out.0;
-    // A lambda is its call operator; a qualifier is part of the parameters that are left out.
-    let plain = name.trim_end_matches(" const");
-    let lambda = plain.strip_suffix("::operator()").filter(|n| n.ends_with('}'));
-    Some(lambda.unwrap_or(plain).to_owned())
 }
 
 /// A plain name without its generic arguments: `run<a::F>` is `run`. Operators keep theirs.
