@@ -31,8 +31,9 @@ const CRATES: [(&str, &[&str]); 18] = [
 ];
 
 /// The rooms of `hpcrun-core` on the way of a sample: each uses only those before it.
-const CORE: [&str; 10] = [
-    "arch", "memory", "unwind", "logical", "lcct", "record", "path", "threads", "sample", "session",
+const CORE: [&str; 12] = [
+    "arch", "memory", "unwind", "logical", "lcct", "source", "path", "sinks", "record", "threads",
+    "sample", "session",
 ];
 
 /// Inside `hpcprof-rs`: room, and those of the rooms that it may use.
@@ -329,6 +330,34 @@ fn resolve<'a>(module: &[String], path: &[String], modules: &'a Modules) -> Vec<
 #[test]
 fn the_sampler_is_layered() {
     assert_ordered("hpcrun-rs/core/src", &CORE);
+}
+
+/// Nobody but `mod.rs` knows the others of these folders, so one more is a file and its line there. All use
+/// the jitter.
+#[test]
+fn a_sink_or_a_source_is_one_file() {
+    let folder = |name: &str| workspace().join("hpcrun-rs/core/src").join(name);
+    let core = files_with(&["rs"]).into_iter().filter(|p| p.starts_with("hpcrun-rs"));
+    let core: Vec<PathBuf> = core.map(|p| workspace().join(p)).collect();
+    for (room, least) in [("sinks", 3), ("source", 2)] {
+        let is_in = |p: &&PathBuf| p.parent() == Some(&folder(room));
+        let names = core.iter().filter(is_in).filter_map(|p| p.file_stem()?.to_str());
+        let names: Vec<&str> = names.filter(|n| !["mod", "jitter"].contains(n)).collect();
+        assert!(names.len() >= least, "{room}: {names:?}");
+        for file in core.iter().filter(|p| **p != folder(room).join("mod.rs")) {
+            let text = read(file);
+            for name in &names {
+                let inside = is_in(&file) && text.contains(&format!("super::{name}"));
+                let named = inside || text.contains(&format!("{room}::{name}"));
+                assert!(!named, "{}: names {room}/{name}.rs", file.display());
+            }
+        }
+    }
+    let knows = |p: &&PathBuf| p.parent() == Some(&folder("source")) || p.ends_with("config.rs");
+    for file in core.iter().filter(|p| !knows(p)) {
+        let names = read(file).contains("SourceKind::");
+        assert!(!names, "{}: names a kind of source", file.display());
+    }
 }
 
 #[test]

@@ -43,7 +43,7 @@ struct Bench {
 impl Bench {
     fn backtrace(&mut self, regs: Registers) -> logical::PathRoot {
         let snapshot = loadmap::current().expect("a snapshot was taken");
-        let cursor = Cursor::new(&mut self.unwind, snapshot, regs, self.bounds);
+        let cursor = Cursor::new(&mut self.unwind, snapshot, &regs, self.bounds);
         let mut cursor = LogicalCursor::new(cursor);
         logical::backtrace(&mut cursor, &mut self.path, &mut self.cache)
     }

@@ -2,12 +2,13 @@
 //!
 //! | module | duty |
 //! |---|---|
-//! | [`timer`] | delivers a thread's samples as signals |
+//! | [`source`] | delivers a thread's samples as signals, and makes each a value |
 //! | [`sample`] | the only signal handler |
 //! | [`unwind`] | physical frames |
 //! | [`logical`] | agents, bichords, logical call paths |
 //! | [`lcct`] | the logical calling context tree, which is the profile file |
 //! | `record` | what one thread needs for the previous three |
+//! | `sinks` | what is told of samples: tree, critical path, counts |
 //! | [`threads`] | per-thread state |
 //! | [`activity`] | how many threads and workers work |
 //! | [`locks`], [`futex_locks`] | who waits for which lock; locks whose waiters block on a futex |
@@ -49,8 +50,9 @@ mod record;
 pub mod sample;
 pub mod sandbox;
 pub mod session;
+mod sinks;
 pub mod sites;
+pub mod source;
 pub mod system;
 pub mod threads;
-pub mod timer;
 pub mod unwind;

@@ -8,11 +8,11 @@ use crate::logical::{self, agents};
 use crate::maps;
 use crate::sample::{latency, signal};
 use crate::sandbox::refuses;
+use crate::source::{self, Order};
 use crate::system;
 use crate::threads::{self, ThreadState};
-use crate::timer::signal_of;
 use crate::unwind::loadmap;
-use crate::{activity, descriptors, locks, path, sandbox, sites, timer};
+use crate::{activity, descriptors, locks, path, sandbox, sites};
 use hpc_formats::address::ModuleId;
 use hpc_formats::environment::ALL_CORES;
 use hpc_formats::loss::LossCause;
@@ -42,7 +42,7 @@ pub struct Libc {
 /// Starts to measure the process. The calling thread becomes thread 1, on the main stack. It is not sampled
 /// before [`arm`]. Errors are messages for the user.
 pub fn start(config: Config, arguments: Vec<String>, libc: Libc) -> Result<(), String> {
-    let kind = timer::choose(&config)?;
+    let kind = source::choose(&config)?;
     // SAFETY: `libc.sigaction` is libc's own function (`Libc`'s contract).
     unsafe { signal::install(kind, libc.sigaction) }
         .map_err(|e| format!("cannot install the signal handler: error {e}"))?;
@@ -54,7 +54,7 @@ pub fn start(config: Config, arguments: Vec<String>, libc: Libc) -> Result<(), S
     }
     let (tracking, period) = (config.critical_path, config.period_ns());
     activity::set_cores(config.cores);
-    activity::set_distance(period, timer::tick_of(kind, config.event));
+    activity::set_distance(period, source::tick_of(kind, config.event));
     let host = Host::current();
     activity::set_quota(host::cpu_quota());
     activity::attach(host.table(&config.output).as_deref());
@@ -102,7 +102,7 @@ fn start_entry(s: &Image) -> Start {
             ALL_CORES => activity::cores(),
             n => n,
         },
-        rate_ceiling: timer::rate_ceiling(s.kind, s.config.event),
+        rate_ceiling: source::rate_ceiling(s.kind, s.config.event),
         host: s.host.name.clone(),
         boot: s.host.boot.clone(),
         job: s.host.job.clone(),
@@ -269,9 +269,9 @@ pub fn arm(state: &ThreadState) {
     if !is_running() {
         return;
     }
-    unblock(signal_of(s.kind));
-    let armed = state.source.arm(&s.config, s.kind, state.tid(), signal::cookie(state));
-    if armed.is_err() {
+    unblock(source::signal_of(s.kind));
+    let order = Order::new(&s.config, s.kind, state.tid(), state.cookie());
+    if state.source.arm(&order).is_err() {
         state.count_loss(LossCause::NoTimer);
     }
 }
@@ -334,7 +334,7 @@ pub fn enter_sandbox(filter: &[sandbox::Instruction]) -> sandbox::Refused {
     } else {
         prepare_for_refusals();
         if is_steady && is_running() {
-            threads::all().for_each(|state| state.source.be_steady(image::period_ns()));
+            threads::all().for_each(|state| state.source.be_steady());
         }
     }
     sandbox::enter(filter);

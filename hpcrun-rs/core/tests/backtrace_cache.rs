@@ -61,7 +61,7 @@ impl Walker {
 
     fn walk(&mut self, registers: Registers, is_whole: bool) -> (PathRoot, Vec<Note>, usize) {
         let snapshot = loadmap::current().expect("a snapshot was taken");
-        let physical = Cursor::new(&mut self.unwind, snapshot, registers, self.bounds);
+        let physical = Cursor::new(&mut self.unwind, snapshot, &registers, self.bounds);
         let mut cursor = LogicalCursor::new(physical);
         let cache = if is_whole {
             self.no_cache.clear();

@@ -219,7 +219,7 @@ extern "C" fn walk(seen: *mut Seen) {
     let snapshot = loadmap::current().expect("a snapshot was taken");
     let [ip, sp, fp] = walk.seen;
     let bounds = StackBounds { low, high };
-    let mut cursor = Cursor::new(&mut unwind, snapshot, Registers::new(ip, sp, fp), bounds);
+    let mut cursor = Cursor::new(&mut unwind, snapshot, &Registers::new(ip, sp, fp), bounds);
     cursor.start().expect("the assembly is in a module");
     walk.end = loop {
         walk.frames.push(cursor.frame().lookup);

@@ -349,11 +349,11 @@ fn a_tree_that_is_still_being_written_is_readable() {
 #[test]
 fn a_profile_that_cannot_be_created_is_an_error() {
     let name = CString::new("/nonexistent-folder/profile").unwrap();
-    assert_eq!(Tree::create(&name, &IDENTITY, &metrics()).err(), Some(LossCause::DiskFull));
+    assert_eq!(Tree::create(&name, &IDENTITY, &metrics()).err(), Some(LossCause::NoFile));
     let file = fresh_path();
     std::fs::write(&file, b"somebody else's").unwrap();
     let name = CString::new(file.to_str().unwrap()).unwrap();
-    assert_eq!(Tree::create(&name, &IDENTITY, &metrics()).err(), Some(LossCause::DiskFull));
+    assert_eq!(Tree::create(&name, &IDENTITY, &metrics()).err(), Some(LossCause::NoFile));
     assert_eq!(std::fs::read(&file).unwrap(), b"somebody else's");
     std::fs::remove_file(&file).unwrap();
 }

@@ -3,12 +3,19 @@
 
 use hpcrun_abi::{ABI_VERSION, CountedSite, RuntimeTable, WORKER_IDLE, WORKER_WORKING};
 use hpcrun_core::activity::{self, Slot, State};
+use hpcrun_core::source::Sample;
 use hpcrun_core::threads::{self, ThreadState};
+use hpcrun_core::unwind::Registers;
 use std::ptr;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
 const CORES: u32 = 64;
+
+/// A sample that stands for a nanosecond.
+fn sample() -> Sample {
+    Sample { registers: Registers::here(), now: 0, weight: 1, period: 1 }
+}
 
 /// A runtime with at most one worker, as the profiler sees it.
 struct Runtime {
@@ -105,11 +112,11 @@ fn an_ordinary_thread_works_unless_it_waits() {
             wait(thread, || assert_eq!(working(), 0, "in a wait in a wait"));
             assert_eq!(working(), 0);
         });
-        assert_eq!((working(), thread.is_idle()), (1, false));
+        assert_eq!((working(), thread.is_idle(&sample())), (1, false));
         thread.begin_yield();
-        assert_eq!((working(), thread.is_idle()), (0, true));
+        assert_eq!((working(), thread.is_idle(&sample())), (0, true));
         thread.end_yield();
-        assert_eq!((working(), thread.is_idle()), (1, false));
+        assert_eq!((working(), thread.is_idle(&sample())), (1, false));
     });
 }
 
@@ -118,25 +125,25 @@ fn a_worker_that_is_blocked_in_a_task_is_not_counted() {
     on_a_thread(|thread| {
         let runtime = runtime();
         runtime.enter(thread);
-        assert_eq!((working(), thread.is_idle()), (0, true));
+        assert_eq!((working(), thread.is_idle(&sample())), (0, true));
         wait(thread, || assert_eq!(working(), 0, "asleep without a task"));
         assert_eq!(working(), 0);
         runtime.begin_task();
-        assert_eq!((working(), thread.is_idle()), (1, false));
+        assert_eq!((working(), thread.is_idle(&sample())), (1, false));
         wait(thread, || {
             assert_eq!(working(), 0);
-            thread.charge(0, 1);
+            thread.charge(&sample());
             assert_eq!(working(), 1, "found running, it counts");
         });
         assert_eq!(working(), 1);
         thread.begin_yield();
-        assert_eq!((working(), thread.is_idle()), (0, true));
+        assert_eq!((working(), thread.is_idle(&sample())), (0, true));
         thread.end_yield();
-        assert_eq!((working(), thread.is_idle()), (1, false));
+        assert_eq!((working(), thread.is_idle(&sample())), (1, false));
         runtime.end_task();
-        assert_eq!((working(), thread.is_idle()), (0, true));
+        assert_eq!((working(), thread.is_idle(&sample())), (0, true));
         runtime.leave(thread);
-        assert_eq!((working(), thread.is_idle()), (1, false));
+        assert_eq!((working(), thread.is_idle(&sample())), (1, false));
     });
 }
 
@@ -147,24 +154,24 @@ fn a_worker_of_two_runtimes_counts_once_and_idles_where_one_of_them_looks_for_wo
         outer.enter(thread);
         outer.begin_task();
         inner.enter(thread);
-        assert_eq!((working(), thread.is_idle()), (0, true));
+        assert_eq!((working(), thread.is_idle(&sample())), (0, true));
         inner.begin_task();
-        assert_eq!((working(), thread.is_idle()), (1, false));
+        assert_eq!((working(), thread.is_idle(&sample())), (1, false));
         wait(thread, || assert_eq!(working(), 0));
         // The task waits for a task of the outer runtime. Meanwhile its worker runs another task, which waits
         // for a task of the inner runtime.
         outer.end_task();
-        assert_eq!((working(), thread.is_idle()), (0, true));
+        assert_eq!((working(), thread.is_idle(&sample())), (0, true));
         wait(thread, || assert_eq!(working(), 0, "asleep without a task"));
         outer.begin_task();
-        assert_eq!((working(), thread.is_idle()), (1, false));
+        assert_eq!((working(), thread.is_idle(&sample())), (1, false));
         inner.end_task();
-        assert_eq!((working(), thread.is_idle()), (0, true));
+        assert_eq!((working(), thread.is_idle(&sample())), (0, true));
         inner.leave(thread);
-        assert_eq!((working(), thread.is_idle()), (1, false));
+        assert_eq!((working(), thread.is_idle(&sample())), (1, false));
         outer.end_task();
         outer.leave(thread);
-        assert_eq!((working(), thread.is_idle()), (1, false));
+        assert_eq!((working(), thread.is_idle(&sample())), (1, false));
     });
 }
 
@@ -178,12 +185,12 @@ fn a_worker_may_leave_the_runtime_that_it_entered_first() {
         second.begin_task();
         first.end_task();
         first.leave(thread);
-        assert_eq!((working(), thread.is_idle()), (1, false));
+        assert_eq!((working(), thread.is_idle(&sample())), (1, false));
         first.state.store(WORKER_IDLE, Relaxed);
-        assert!(!thread.is_idle(), "what it left is not looked at");
+        assert!(!thread.is_idle(&sample()), "what it left is not looked at");
         wait(thread, || assert_eq!(working(), 0));
         second.end_task();
-        assert_eq!((working(), thread.is_idle()), (0, true));
+        assert_eq!((working(), thread.is_idle(&sample())), (0, true));
         second.leave(thread);
         assert_eq!(working(), 1);
     });

@@ -3,8 +3,8 @@
 
 use crate::real::real;
 use hpcrun_core::sample::signal::PROGRAM_ACTION;
+use hpcrun_core::source::signal_of;
 use hpcrun_core::threads::SIGNAL_STACK;
-use hpcrun_core::timer::signal_of;
 use hpcrun_core::{session, threads};
 use std::ffi::c_int;
 use std::ptr;

@@ -6,8 +6,9 @@
 //!
 //! Only the owning thread uses this, and its signal handler, which interrupts it. Async-signal-safe.
 
-use super::Values;
 use crate::activity::Charge;
+use crate::sinks::Values;
+use crate::source::Sample;
 use std::cell::Cell;
 use std::sync::atomic::{Ordering::SeqCst, compiler_fence};
 
@@ -58,12 +59,12 @@ impl Deferred {
         self.values[self.side.get()].get().samples() == 0
     }
 
-    /// Defers a sample at `now` with a weight of `periods`. Called by the handler.
+    /// Defers a sample. Called by the handler.
     #[cold]
-    pub(crate) fn add(&self, periods: u64, charge: Charge, now: u64) {
+    pub(crate) fn add(&self, sample: &Sample, charge: Charge) {
         let cell = &self.values[self.side.get()];
         let mut values = cell.get();
-        values.add(periods, charge, now);
+        values.add(sample, charge);
         cell.set(values);
     }
 
@@ -80,22 +81,29 @@ impl Deferred {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::unwind::Registers;
 
     #[test]
     fn samples_are_kept_while_open_and_taken_once() {
         let charge = Charge { idleness: 0.5e6, oversubscribed: 0.25e6 };
+        let sample = |weight, now| Sample {
+            registers: Registers::new(0, 0, 0),
+            now,
+            weight,
+            period: 1_000_000,
+        };
         let deferred = Deferred::new();
         assert!(!deferred.is_open());
         deferred.open();
-        deferred.add(3, charge, 8);
-        deferred.add(1, charge, 9);
+        deferred.add(&sample(3, 8), charge);
+        deferred.add(&sample(1, 9), charge);
         assert!(!deferred.is_empty());
         let taken = deferred.take().expect("two samples");
         assert_eq!((taken.samples(), taken.periods(), taken.last_ns), (2, 4, 9));
         let idleness = f64::from_bits(taken.words[0][2]);
         assert_eq!(idleness, 2.0 * taken.oversubscribed);
         assert_eq!(deferred.take(), None);
-        deferred.add(1, charge, 10);
+        deferred.add(&sample(1, 10), charge);
         assert_eq!(deferred.take().map(|v| v.samples()), Some(1));
         deferred.close();
         assert!(!deferred.is_open() && deferred.is_empty());

@@ -1,5 +1,5 @@
-//! Records samples: the unwinder, path buffer and tree of one thread, and the samples that arrive while it
-//! uses them (`deferred`).
+//! Finds the contexts of samples: the unwinder, path buffer and tree of one thread, and the samples that
+//! arrive while it uses them (`deferred`).
 //!
 //! Invariant: the backtrace cache holds the path that was inserted last into the tree, or it is empty. So the
 //! path's shared outer notes are those that the tree remembers.
@@ -10,63 +10,18 @@ mod deferred;
 
 pub(crate) use deferred::Deferred;
 
-use crate::activity::Charge;
 use crate::image;
-use crate::lcct::metrics::MAX_GROUPS;
-use crate::lcct::{Identity, Tree, Words};
+use crate::lcct::{Identity, Tree};
 use crate::logical::agents;
 use crate::logical::{self, BacktraceCache, LogicalCursor, PathBuffer};
+use crate::sinks::{Node, Values, Verdict};
 use crate::unwind::{Cursor, Registers, Unwind, loadmap, stack};
 use hpc_formats::loss::LossCause;
-use hpc_formats::profile::{VALUES_PER_RECORD, header};
-use std::ptr;
 
 /// Records that there is room for in a profile that may not be able to grow.
 const AHEAD: usize = 1 << 15;
 /// Frames that [`Recorder::find_frame`] looks at: more than an unoptimised lock has above its wait.
 const INNERMOST: usize = 24;
-
-/// The values of one or more samples.
-#[derive(Clone, Copy, PartialEq, Debug, Default)]
-pub(crate) struct Values {
-    /// One word a metric: number of samples; sum of their weights, in periods; idleness, in periods of one
-    /// core; those of further metrics.
-    words: Words,
-    /// Oversubscription, in periods of one core.
-    pub(crate) oversubscribed: f64,
-    /// Monotonic clock at the last sample, nanoseconds.
-    pub(crate) last_ns: u64,
-}
-
-impl Values {
-    /// Of no sample.
-    pub(crate) const NONE: Values =
-        Values { words: [[0; VALUES_PER_RECORD]; MAX_GROUPS], oversubscribed: 0.0, last_ns: 0 };
-
-    /// Number of samples.
-    #[inline]
-    pub(crate) fn samples(&self) -> u64 {
-        self.words[0][0]
-    }
-
-    /// Sum of their weights, in periods.
-    #[inline]
-    pub(crate) fn periods(&self) -> u64 {
-        self.words[0][1]
-    }
-
-    /// Adds a sample at `now` with a weight of `periods`.
-    #[inline]
-    pub(crate) fn add(&mut self, periods: u64, charge: Charge, now: u64) {
-        let period = image::period_ns() as f64;
-        let [samples, work, idleness] = &mut self.words[0];
-        *samples += 1;
-        *work += periods;
-        *idleness = (f64::from_bits(*idleness) + charge.idleness / period).to_bits();
-        self.oversubscribed += charge.oversubscribed / period;
-        self.last_ns = now;
-    }
-}
 
 /// The recorder of one thread.
 #[derive(Debug)]
@@ -89,37 +44,43 @@ impl Recorder {
     }
 
     /// Unwinds from `registers` and inserts the path into the tree. Creates the tree, with `identity`, if
-    /// there is none. `None` when the stack shows that the thread waits for a task.
-    pub(crate) fn insert_path(
+    /// there is none. Idle when the stack shows that the thread waits for a task.
+    pub(crate) fn walk(
         &mut self,
-        registers: Registers,
+        registers: &Registers,
         identity: impl FnOnce() -> Identity,
-    ) -> Result<Option<u32>, LossCause> {
+    ) -> Verdict {
         if let Some(tree) = &self.tree {
             tree.prepare();
         }
-        let snapshot = loadmap::current().ok_or(LossCause::UnknownModule)?;
+        let Some(snapshot) = loadmap::current() else {
+            return Verdict::Lost(LossCause::UnknownModule);
+        };
         let bounds = stack::bounds_from(registers.sp());
         let physical = Cursor::new(&mut self.unwind, snapshot, registers, bounds);
         let mut cursor = LogicalCursor::new(physical);
         let root = logical::backtrace(&mut cursor, &mut self.path, &mut self.cache);
         if cursor.is_idle() {
-            return Ok(None);
+            return Verdict::Idle;
         }
-        let inserted = match tree(&mut self.tree, identity) {
-            Ok(tree) => tree.insert(root, self.path.notes(), self.path.outer()),
-            Err(cause) => Err(cause),
-        };
-        if inserted.is_err() {
-            self.cache.clear();
+        let (notes, outer) = (self.path.notes(), self.path.outer());
+        let inserted = tree(&mut self.tree, identity).and_then(|tree| {
+            let record = tree.insert(root, notes, outer)?;
+            Ok(Node { profile: tree.start(), record })
+        });
+        match inserted {
+            Ok(node) => Verdict::Path(node),
+            Err(cause) => {
+                self.cache.clear();
+                Verdict::Lost(cause)
+            }
         }
-        inserted.map(Some)
     }
 
     /// What `look` finds for the look-up address of one of the innermost frames.
     pub(crate) fn find_frame<T>(
         &mut self,
-        registers: Registers,
+        registers: &Registers,
         look: impl Fn(u64) -> Option<T>,
     ) -> Option<T> {
         let snapshot = loadmap::current()?;
@@ -135,26 +96,14 @@ impl Recorder {
         None
     }
 
-    /// Where the profile begins; null if there is none.
+    /// The tree, if there is one.
     #[inline]
-    pub(crate) fn profile(&self) -> *mut u8 {
-        self.tree.as_ref().map_or(ptr::null_mut(), Tree::start)
-    }
-
-    /// Adds samples to a node.
-    #[inline]
-    pub(crate) fn add_samples(&mut self, node: u32, values: &Values) -> Result<(), LossCause> {
-        let tree = self.tree.as_mut().ok_or(LossCause::TreeFull)?;
-        tree.add(node, &values.words)?;
-        if values.oversubscribed > 0.0 {
-            tree.add_f64(header::OVERSUBSCRIBED, values.oversubscribed);
-        }
-        tree.set_u64(header::LAST_NS, values.last_ns);
-        Ok(())
+    pub(crate) fn tree(&mut self) -> Option<&mut Tree> {
+        self.tree.as_mut()
     }
 
     /// Adds waiting for locks that a node's context held, nanoseconds. False if it cannot be recorded.
-    pub(crate) fn add_lock_wait(&mut self, node: u32, nanoseconds: u64) -> bool {
+    pub(crate) fn add_lock_wait(&mut self, node: Node, nanoseconds: u64) -> bool {
         let position = image::current().and_then(|image| image.lock_wait);
         let mut words = Values::NONE.words;
         let word = position.and_then(|p| words.as_flattened_mut().get_mut(p));
@@ -162,7 +111,7 @@ impl Recorder {
             return false;
         };
         *word = nanoseconds;
-        tree.add(node, &words).is_ok()
+        tree.add(node.record, &words).is_ok()
     }
 
     /// Makes the tree, with `identity`, and room for many more records than a short program has.

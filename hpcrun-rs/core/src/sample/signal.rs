@@ -8,8 +8,8 @@
 use super::latency;
 use crate::config::SourceKind;
 use crate::image;
-use crate::threads::{self, Busy, ThreadState};
-use crate::unwind::Registers;
+use crate::source::{self, Claim};
+use crate::threads;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// The program's own action for the signal that we use.
@@ -57,7 +57,7 @@ pub unsafe fn install(kind: SourceKind, sigaction: Sigaction) -> Result<(), i32>
         action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART | libc::SA_ONSTACK;
         libc::sigfillset(&mut action.sa_mask);
         let mut old: libc::sigaction = std::mem::zeroed();
-        if sigaction(crate::timer::signal_of(kind), &action, &mut old) != 0 {
+        if sigaction(source::signal_of(kind), &action, &mut old) != 0 {
             return Err(*libc::__errno_location());
         }
         PROGRAM_ACTION.replace(old.sa_sigaction, old.sa_flags);
@@ -92,76 +92,21 @@ unsafe extern "C" fn handle(signal: i32, info: *mut libc::siginfo_t, context: *m
         return;
     }
     let start = if latency::enabled() { latency::now() } else { 0 };
-    let Some(thread) = sampled(siginfo) else {
-        if crate::timer::may_be_sample(siginfo) {
-            threads::WITHOUT_STATE.fetch_add(1, Ordering::Relaxed);
-        } else {
-            // SAFETY: called in the handler, with its own arguments.
-            unsafe { forward(signal, info, context) };
-        }
-        return;
-    };
-    let Some(periods) = thread.source.claim(siginfo, cookie(thread)) else {
+    match threads::claim(siginfo, ucontext) {
         // SAFETY: called in the handler, with its own arguments.
-        unsafe { forward(signal, info, context) };
-        return;
-    };
-    if periods == 0 {
-        return;
-    }
-    if !image::is_running() {
-        return;
-    }
-    let Some(busy) = thread.enter_handler() else {
-        thread.defer_sample(periods);
-        return;
-    };
-    take(thread, &busy, ucontext, periods);
-    drop(busy);
-    if start != 0 {
-        latency::keep(latency::now().wrapping_sub(start));
-    }
-}
-
-/// The thread that a signal is a sample of; for other signals, the calling thread.
-#[inline]
-fn sampled(info: &libc::siginfo_t) -> Option<&'static ThreadState> {
-    let here = threads::current();
-    match crate::timer::cookie_of(info) {
-        // The thread shares the thread-local storage of another thread, or has none.
-        Some(named) if here.is_none_or(|thread| cookie(thread) != named) => {
-            threads::by_cookie(named).or(here)
+        (Claim::Foreign, _) => unsafe { forward(signal, info, context) },
+        (Claim::Nothing, _) => {}
+        (Claim::Sample(sample), Some(thread)) => {
+            if image::is_running() {
+                thread.take(&sample);
+                if start != 0 {
+                    latency::keep(latency::now().wrapping_sub(start));
+                }
+            }
         }
-        _ => here,
-    }
-}
-
-/// The cookie that identifies a thread's own signals.
-pub fn cookie(thread: &ThreadState) -> u64 {
-    std::ptr::from_ref(thread) as u64
-}
-
-/// Takes one sample (paper, section 2.1). A working thread gets the sample as work, and its share of the idle
-/// cores as idleness, in its logical calling context. An idle thread gets nothing.
-#[inline]
-fn take(thread: &ThreadState, busy: &Busy<'_>, context: &libc::ucontext_t, periods: u64) {
-    let now = thread.sampled_at();
-    if thread.is_idle() {
-        thread.count_idle(periods, now);
-        return;
-    }
-    thread.prepare_charge();
-    let registers = Registers::from_context(context);
-    let recorded = match thread.insert_path(busy, registers) {
-        Ok(Some(node)) => thread.add_sample(busy, node, periods, thread.charge(now, periods), now),
-        Ok(None) => {
-            thread.count_idle(periods, now);
-            Ok(())
+        (Claim::Lost, _) | (Claim::Sample(_), None) => {
+            threads::WITHOUT_STATE.fetch_add(1, Ordering::Relaxed);
         }
-        Err(cause) => Err(cause),
-    };
-    if let Err(cause) = recorded {
-        thread.count_loss(cause);
     }
 }
 

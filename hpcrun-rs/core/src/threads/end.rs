@@ -25,8 +25,8 @@ impl ThreadState {
         // SAFETY: whoever moves the state to `Closing` owns the recorder (`lifecycle`): the thread itself,
         // which is busy, or the thread that ends the process, which saw it not busy after sampling had ended.
         let recorder = unsafe { &mut *self.recorder.get() };
-        let losses = || self.losses.iter().map(|l| l.load(Ordering::Relaxed));
-        let idle = self.idle_weight.load(Ordering::Relaxed);
+        let losses = || self.tally.lost_periods();
+        let idle = self.tally.idle_periods();
         let is_worth_it = idle > 0 || losses().any(|n| n > 0);
         let cpu = self.cpu.used();
         if !self.in_process.load(Ordering::Relaxed) {

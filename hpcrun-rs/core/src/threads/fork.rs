@@ -28,10 +28,7 @@ impl ThreadState {
         self.path.name(1);
         let tid = system::thread_id();
         self.tid.store(tid, Ordering::Relaxed);
-        self.idle_weight.store(0, Ordering::Relaxed);
-        for loss in &self.losses {
-            loss.store(0, Ordering::Relaxed);
-        }
+        self.tally.clear();
         self.creation.set((0, 0));
         // Its creator is not in this process, so the fork is the root of its paths.
         self.stack.set_main();

@@ -22,9 +22,8 @@ impl ThreadState {
     /// The lock for which the thread is about to wait on a futex, by the function that waits. `None`: for
     /// none, as far as is known.
     pub fn lock_of_futex(&self, registers: Registers, futex: usize) -> Option<FutexLock> {
-        let busy = self.enter()?;
-        let recorder = self.recorder(&busy);
-        let wait = recorder.find_frame(registers, lock_waits::wait_at)?;
+        let mut busy = self.enter()?;
+        let wait = busy.recorder().find_frame(&registers, lock_waits::wait_at)?;
         Some(FutexLock::of_wait(wait, futex))
     }
 

@@ -6,6 +6,8 @@
 //! | `registry` | all states; gives one to each thread |
 //! | `lifecycle` | the phases of a state, and their transitions |
 //! | `working` | whether the thread works |
+//! | `busy` | the thread inside the profiler, with its recorder |
+//! | `take` | takes a sample |
 //! | `capture` | captures the context of a task that the thread spawns, or of a lock that it releases |
 //! | `tracking` | the thread's events on the critical path |
 //! | `locking` | the lock that the thread waits for |
@@ -14,6 +16,7 @@
 //!
 //! Async-signal-safe: [`current`], and the methods of [`ThreadState`] that say so.
 
+mod busy;
 mod capture;
 mod cpu_clock;
 mod end;
@@ -22,9 +25,11 @@ mod lifecycle;
 mod locking;
 mod registry;
 mod signal_stack;
+mod take;
 mod tracking;
 mod working;
 
+pub use busy::Busy;
 pub use end::{FOREIGN_NS, UNSAMPLED_NS};
 pub(crate) use lifecycle::wait_until;
 pub use registry::{
@@ -32,26 +37,24 @@ pub use registry::{
     wait_until_quiescent,
 };
 pub use signal_stack::SIGNAL_STACK;
+pub use take::claim;
 
-use crate::activity::Charge;
 use crate::arch::thread_slot;
-use crate::config::Event;
-use crate::image;
 use crate::lcct::Identity;
 use crate::locks;
 use crate::path::ThreadPath;
-use crate::record::{Deferred, Recorder, Values};
+use crate::record::{Deferred, Recorder};
 use crate::sandbox::refuses;
+use crate::sinks::Tally;
+use crate::source::Source;
 use crate::system;
-use crate::timer::Source;
-use crate::unwind::Registers;
 use crate::unwind::stack::StackSlot;
 use cpu_clock::CpuClock;
-use hpc_formats::loss::{LOSS_SLOTS, LossCause};
+use hpc_formats::loss::LossCause;
 use lifecycle::Lifecycle;
 use signal_stack::SignalStack;
 use std::cell::{Cell, UnsafeCell};
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use working::Working;
 
 /// The calling thread's state. Async-signal-safe.
@@ -97,48 +100,13 @@ pub struct ThreadState {
     in_call: Cell<bool>,
     /// Samples that arrived during a capture.
     deferred: Deferred,
-    idle_weight: AtomicU64,
-    losses: [AtomicU64; LOSS_SLOTS],
+    tally: Tally,
 }
 
 /// Number of samples that arrived in a thread without a state.
 pub static WITHOUT_STATE: AtomicU64 = AtomicU64::new(0);
-/// Marks a thread as inside the profiler, until dropped. While it exists, the handler takes no samples; see
-/// [`ThreadState::defer_sample`].
-#[derive(Debug)]
-pub struct Busy<'a>(&'a ThreadState);
-
-impl Drop for Busy<'_> {
-    fn drop(&mut self) {
-        self.0.in_handler.store(false, Ordering::Relaxed);
-        self.0.busy.store(false, Ordering::Release);
-    }
-}
 
 impl ThreadState {
-    /// Enters the profiler. `None` when the thread is already inside, or when sampling is over.
-    /// Async-signal-safe.
-    #[inline]
-    pub fn enter(&self) -> Option<Busy<'_>> {
-        if self.busy.load(Ordering::Relaxed) {
-            return None;
-        }
-        self.busy.store(true, Ordering::Relaxed);
-        // Pairs with the fences in `session::stop`, `loadmap::refresh` and `loadmap::begin_unload`: either
-        // they see us busy, or we see that sampling is over, the new snapshot, or the pending unload.
-        fence(Ordering::SeqCst);
-        let busy = Busy(self);
-        image::is_running().then_some(busy)
-    }
-
-    /// Like [`Self::enter`], for the signal handler. Async-signal-safe.
-    #[inline]
-    pub fn enter_handler(&self) -> Option<Busy<'_>> {
-        let busy = self.enter()?;
-        self.in_handler.store(true, Ordering::Relaxed);
-        Some(busy)
-    }
-
     /// Whether the signal handler is active in the thread.
     pub fn is_in_handler(&self) -> bool {
         self.in_handler.load(Ordering::Relaxed)
@@ -157,6 +125,12 @@ impl ThreadState {
     /// Kernel thread id.
     pub fn tid(&self) -> u32 {
         self.tid.load(Ordering::Relaxed)
+    }
+
+    /// Identifies the thread's own signals.
+    #[inline]
+    pub fn cookie(&self) -> u64 {
+        std::ptr::from_ref(self) as u64
     }
 
     /// Whether the state belongs to the calling thread (and not to memory that is shared after `vfork`).
@@ -205,61 +179,9 @@ impl ThreadState {
         self.working.end_yield();
     }
 
-    /// Counts a sample that is missing in the tree, or is partial. Async-signal-safe.
+    /// Counts a loss that is no sample. Async-signal-safe.
     pub fn count_loss(&self, cause: LossCause) {
-        self.losses[cause as usize].fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Counts a sample at `now` of an idle thread, with a weight of `periods`. Async-signal-safe.
-    pub fn count_idle(&self, periods: u64, now: u64) {
-        self.idle_weight.fetch_add(periods, Ordering::Relaxed);
-        self.working.idles(now);
-    }
-
-    /// The thread's recorder. Async-signal-safe.
-    #[inline]
-    #[allow(clippy::mut_from_ref)] // `Busy` grants exclusive use, see below
-    fn recorder(&self, _busy: &Busy<'_>) -> &mut Recorder {
-        // SAFETY: `_busy` shows that this thread is inside the profiler, so neither the handler nor a hook
-        // enters it again and uses the recorder at the same time. No other thread uses it while this thread
-        // is `Live`, and no caller keeps the reference.
-        unsafe { &mut *self.recorder.get() }
-    }
-
-    /// Unwinds from `registers` and inserts the path into the thread's tree. `None` when the stack shows that
-    /// the thread waits for a task. Async-signal-safe; the caller holds [`Busy`].
-    #[inline]
-    pub fn insert_path(
-        &self,
-        busy: &Busy<'_>,
-        registers: Registers,
-    ) -> Result<Option<u32>, LossCause> {
-        self.recorder(busy).insert_path(registers, || self.identity())
-    }
-
-    /// Makes the thread's profile, with room for many contexts. Called by the thread.
-    pub fn prepare_profile(&self) {
-        if let Some(busy) = self.enter() {
-            self.recorder(&busy).prepare(|| self.identity());
-        }
-    }
-
-    /// Adds a sample to a node. Async-signal-safe; the caller holds [`Busy`].
-    #[inline]
-    pub fn add_sample(
-        &self,
-        busy: &Busy<'_>,
-        node: u32,
-        periods: u64,
-        charge: Charge,
-        now: u64,
-    ) -> Result<(), LossCause> {
-        let mut values = Values::default();
-        values.add(periods, charge, now);
-        let recorder = self.recorder(busy);
-        recorder.add_samples(node, &values)?;
-        self.path.sample(recorder.profile(), node, periods * image::period_ns());
-        Ok(())
+        self.tally.lose(cause, 1);
     }
 
     /// The identity of a new profile of this thread.
@@ -274,36 +196,5 @@ impl ThreadState {
             creator_thread,
             creator_node,
         }
-    }
-
-    /// Whether a sample finds the thread idle, as far as this is known without its stack. Async-signal-safe.
-    #[inline]
-    pub fn is_idle(&self) -> bool {
-        // A CPU-time sample shows that the thread runs, even if it is flagged as waiting. A thread that
-        // yields has nothing to do.
-        let working = &self.working;
-        working.is_idle_worker()
-            || working.is_yielding()
-            || (image::event() == Event::WallTime
-                && (self.cpu.has_slept(image::period_ns()) || working.is_waiting()))
-    }
-
-    /// Prefetches the memory that `charge` reads. Async-signal-safe.
-    #[inline]
-    pub fn prepare_charge(&self) {
-        self.working.prepare_charge();
-    }
-
-    /// Charges a sample at `now`, with a weight of `periods`, of a working thread. Async-signal-safe.
-    #[inline]
-    pub fn charge(&self, now: u64, periods: u64) -> Charge {
-        let stands_for = periods.saturating_mul(image::period_ns());
-        self.working.charge(now, stands_for)
-    }
-
-    /// Monotonic clock at the last claimed sample, nanoseconds. Async-signal-safe.
-    #[inline]
-    pub fn sampled_at(&self) -> u64 {
-        self.source.last_sample().unwrap_or_else(image::now)
     }
 }

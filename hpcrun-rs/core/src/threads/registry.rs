@@ -7,13 +7,13 @@ use super::working::Working;
 use super::{Deferred, Recorder, ThreadPath, ThreadState};
 use crate::arch::thread_slot;
 use crate::image;
+use crate::sinks::Tally;
+use crate::source::Source;
 use crate::system;
-use crate::timer::Source;
 use crate::unwind::stack::StackSlot;
-use hpc_formats::loss::LOSS_SLOTS;
 use std::cell::{Cell, UnsafeCell};
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 
 static ALL: AtomicPtr<ThreadState> = AtomicPtr::new(ptr::null_mut());
 static NEXT_ORDINAL: AtomicU32 = AtomicU32::new(1);
@@ -89,10 +89,7 @@ pub fn begin_unnamed(
     state.cpu.begin(tid);
     state.creation.set(creation);
     state.destructor_rounds.set(0);
-    state.idle_weight.store(0, Ordering::Relaxed);
-    for loss in &state.losses {
-        loss.store(0, Ordering::Relaxed);
-    }
+    state.tally.clear();
     state.stack.set(stack.0, stack.1, is_main, creation);
     state.signal_stack.install();
     let process = system::process_id();
@@ -138,8 +135,7 @@ fn allocate() -> Option<&'static ThreadState> {
         path: ThreadPath::default(),
         in_call: Cell::new(false),
         deferred: Deferred::new(),
-        idle_weight: AtomicU64::new(0),
-        losses: [const { AtomicU64::new(0) }; LOSS_SLOTS],
+        tally: Tally::new(),
     }));
     state.stack.publish();
     let this = ptr::from_ref(state).cast_mut();

@@ -68,17 +68,17 @@ impl<'a> Cursor<'a> {
     pub fn new(
         unwind: &'a mut Unwind,
         snapshot: &'a Snapshot,
-        registers: Registers,
+        registers: &Registers,
         bounds: StackBounds,
     ) -> Cursor<'a> {
-        unwind.native.begin(&registers);
+        unwind.native.begin(registers);
         Cursor {
             native: &mut unwind.native,
             rules: &mut *unwind.rules,
             owner_of: unwind.owner_of,
             snapshot,
             stack: StackReader::new(bounds, &mut unwind.scratch),
-            registers: Pointers::of(&registers),
+            registers: Pointers::of(registers),
             frame: Frame { lookup: 0, code: CodeAddress::NONE, owner: 0, method: Method::None },
             exact: true,
             descents: 0,

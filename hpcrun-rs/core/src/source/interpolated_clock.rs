@@ -22,6 +22,16 @@ const ON_TIME: u64 = 16;
 /// the shift may overflow.
 const SPEED_FROM: std::ops::Range<u64> = 50_000..4_000_000_000;
 
+/// The clocks at a sample.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reading {
+    /// Nanoseconds of the thread's clock since the last sample, or since the beginning. Negative if earlier
+    /// results were too large.
+    pub(super) since: i64,
+    /// The monotonic clock, nanoseconds.
+    pub(super) now: u64,
+}
+
 /// The clock of one thread, used only by that thread.
 #[derive(Debug)]
 pub(super) struct InterpolatedClock {
@@ -33,7 +43,7 @@ pub(super) struct InterpolatedClock {
     distance: AtomicU64,
     /// Interpolated samples since the clocks were read.
     interpolated: AtomicU32,
-    /// Monotonic clock at the last sample, nanoseconds; 0 if unknown.
+    /// Monotonic clock at the last sample with a distance, nanoseconds.
     real: AtomicU64,
     /// The cycle counter at the last sample.
     counter: AtomicU64,
@@ -71,12 +81,6 @@ impl InterpolatedClock {
         self.speed.store(0, Relaxed);
     }
 
-    /// The time of the last sample is unknown from now on.
-    pub(super) fn forget(&self) {
-        self.distance.store(0, Relaxed);
-        self.real.store(0, Relaxed);
-    }
-
     /// Sets the distance of the timer, in nanoseconds. It must be exact to within the part that counts as on
     /// time.
     #[inline]
@@ -84,40 +88,42 @@ impl InterpolatedClock {
         self.distance.store(distance, Relaxed);
     }
 
-    /// Nanoseconds since the last sample, or since the beginning. Negative if earlier results were too large.
+    /// Reads the clocks at a sample.
     #[inline]
-    pub(super) fn since(&self) -> i64 {
-        self.since_by(counter, time_of)
-    }
-
-    /// Monotonic clock at the last sample, nanoseconds, if known.
-    #[inline]
-    pub(super) fn real(&self) -> Option<u64> {
-        Some(self.real.load(Relaxed)).filter(|real| *real != 0)
+    pub(super) fn read(&self) -> Reading {
+        self.read_by(counter, time_of)
     }
 
     #[inline]
-    fn since_by(&self, counter: impl Fn() -> u64, time_of: impl Fn(libc::clockid_t) -> u64) -> i64 {
+    fn read_by(
+        &self,
+        counter: impl Fn() -> u64,
+        time_of: impl Fn(libc::clockid_t) -> u64,
+    ) -> Reading {
         let last = self.last.load(Relaxed);
         let distance = self.distance.load(Relaxed);
         let interpolated = self.interpolated.load(Relaxed);
-        if distance != 0 {
+        let real = if distance == 0 {
+            time_of(libc::CLOCK_MONOTONIC)
+        } else {
             let now = counter();
             let waited = self.nanoseconds(now.wrapping_sub(self.counter.load(Relaxed)));
             self.counter.store(now, Relaxed);
             if interpolated < MAX_INTERPOLATED && waited.abs_diff(distance) <= distance / ON_TIME {
                 self.interpolated.store(interpolated + 1, Relaxed);
                 self.last.store(last.wrapping_add(waited), Relaxed);
-                let real = self.real.load(Relaxed);
-                self.real.store(real.wrapping_add(waited), Relaxed);
-                return waited as i64;
+                let real = self.real.load(Relaxed).wrapping_add(waited);
+                self.real.store(real, Relaxed);
+                return Reading { since: waited as i64, now: real };
             }
-            self.read_both(now, time_of(libc::CLOCK_MONOTONIC));
-        }
+            let real = time_of(libc::CLOCK_MONOTONIC);
+            self.calibrate(now, real);
+            real
+        };
         self.interpolated.store(0, Relaxed);
         let now = time_of(self.clock.load(Relaxed));
         self.last.store(now, Relaxed);
-        now.wrapping_sub(last) as i64
+        Reading { since: now.wrapping_sub(last) as i64, now: real }
     }
 
     /// Converts counts to nanoseconds; the maximum if the speed is unknown.
@@ -133,7 +139,7 @@ impl InterpolatedClock {
 
     /// Records a reading of the monotonic clock, and of the counter just before it.
     #[inline]
-    fn read_both(&self, counter: u64, real: u64) {
+    fn calibrate(&self, counter: u64, real: u64) {
         let nanoseconds = real.wrapping_sub(self.read_real.load(Relaxed));
         let counts = counter.wrapping_sub(self.read_counter.load(Relaxed));
         if SPEED_FROM.contains(&nanoseconds) {
@@ -183,10 +189,14 @@ mod tests {
 
         /// Advances both clocks, and takes a sample.
         fn sample(&self, interpolated: &InterpolatedClock, real: u64, cpu: u64) -> i64 {
+            self.read(interpolated, real, cpu).since
+        }
+
+        fn read(&self, interpolated: &InterpolatedClock, real: u64, cpu: u64) -> Reading {
             self.real.set(self.real.get() + real);
             self.cpu.set(self.cpu.get() + cpu);
             let counter = || self.real.get() / 5 * SPEED + self.jumped.get();
-            interpolated.since_by(counter, |clock| match clock {
+            interpolated.read_by(counter, |clock| match clock {
                 libc::CLOCK_MONOTONIC => self.real.get(),
                 _ => {
                     self.reads.set(self.reads.get() + 1);
@@ -202,9 +212,9 @@ mod tests {
         let mut sum = 0;
         for _ in 0..161 {
             // The thread was off its core for a fiftieth of the time.
-            sum += machine.sample(&interpolated, MS + MS / 50, MS);
-            let real = interpolated.real().unwrap();
-            assert!(real.abs_diff(machine.real.get()) < 100, "{real}");
+            let reading = machine.read(&interpolated, MS + MS / 50, MS);
+            sum += reading.since;
+            assert!(reading.now.abs_diff(machine.real.get()) < 100, "{reading:?}");
         }
         assert_eq!(machine.reads.get(), 11, "the first and every sixteenth");
         assert_eq!(sum, 161 * MS as i64, "the last sample reads the clock");
@@ -247,7 +257,7 @@ mod tests {
             assert_eq!(machine.sample(&interpolated, 5 * MS, MS), MS as i64);
             assert_eq!(machine.reads.get(), sample);
         }
-        assert_eq!(interpolated.real(), None);
+        assert_eq!(machine.read(&interpolated, MS, MS).now, machine.real.get());
     }
 
     #[test]
@@ -259,7 +269,7 @@ mod tests {
         for turn in 1..50 {
             while time_of(libc::CLOCK_THREAD_CPUTIME_ID) - start < turn * MS {}
             interpolated.expect(MS);
-            sum += interpolated.since();
+            sum += interpolated.read().since;
         }
         // The clock is read at least at every sixteenth sample.
         assert!((sum - 49 * MS as i64).abs() < MS as i64, "{sum}");

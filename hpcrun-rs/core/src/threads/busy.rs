@@ -1,0 +1,89 @@
+//! A thread inside the profiler. Until [`Busy`] is dropped, neither the thread's handler nor a hook enters
+//! again, so it has the thread's recorder for itself.
+//!
+//! Async-signal-safe.
+
+use super::ThreadState;
+use crate::image;
+use crate::record::Recorder;
+use crate::sinks::{self, Node, Sink, Values, Verdict};
+use crate::unwind::Registers;
+use std::sync::atomic::{Ordering, fence};
+
+/// The calling thread inside the profiler, with its recorder.
+#[derive(Debug)]
+pub struct Busy<'t> {
+    thread: &'t ThreadState,
+    recorder: &'t mut Recorder,
+}
+
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        self.thread.in_handler.store(false, Ordering::Relaxed);
+        self.thread.busy.store(false, Ordering::Release);
+    }
+}
+
+impl ThreadState {
+    /// Enters the profiler. `None` when the thread is already inside, or when sampling is over. Only the
+    /// thread itself may call this.
+    #[inline]
+    pub(super) fn enter(&self) -> Option<Busy<'_>> {
+        if self.busy.load(Ordering::Relaxed) {
+            return None;
+        }
+        self.busy.store(true, Ordering::Relaxed);
+        // Pairs with the fences in `session::stop`, `loadmap::refresh` and `loadmap::begin_unload`: either
+        // they see us busy, or we see that sampling is over, the new snapshot, or the pending unload.
+        fence(Ordering::SeqCst);
+        // SAFETY: `busy` was not set, so no other `Busy` of this thread exists, and another thread uses the
+        // recorder only in phase `Closing`, which begins when sampling is over and this one is not busy.
+        let busy = Busy { thread: self, recorder: unsafe { &mut *self.recorder.get() } };
+        image::is_running().then_some(busy)
+    }
+}
+
+impl ThreadState {
+    /// Makes the thread's profile, with room for many contexts. Called by the thread.
+    pub fn prepare_profile(&self) {
+        if let Some(busy) = self.enter() {
+            busy.recorder.prepare(|| self.identity());
+        }
+    }
+}
+
+impl Busy<'_> {
+    /// Marks it as the handler's.
+    #[inline]
+    pub(super) fn in_handler(self) -> Self {
+        self.thread.in_handler.store(true, Ordering::Relaxed);
+        self
+    }
+
+    /// The thread's recorder.
+    pub(super) fn recorder(&mut self) -> &mut Recorder {
+        self.recorder
+    }
+
+    /// The context that these registers are in.
+    #[inline]
+    pub(super) fn walk(&mut self, registers: &Registers) -> Verdict {
+        let thread = self.thread;
+        self.recorder.walk(registers, || thread.identity())
+    }
+
+    /// Adds waiting for locks that a context held, nanoseconds. False if it cannot be recorded.
+    pub(super) fn add_lock_wait(&mut self, node: Node, nanoseconds: u64) -> bool {
+        self.recorder.add_lock_wait(node, nanoseconds)
+    }
+
+    /// Tells all sinks what became of samples.
+    #[inline]
+    pub(super) fn tell(&mut self, verdict: Verdict, values: &Values) {
+        if verdict == Verdict::Idle {
+            self.thread.working.idles(values.last_ns);
+        }
+        let thread = self.thread;
+        sinks::all(self.recorder.tree(), &thread.path, &thread.tally).take(verdict, values);
+    }
+}

@@ -1,0 +1,90 @@
+//! Takes a sample (paper, section 2.1): a working thread gets it as work, and its share of the idle cores as
+//! idleness, in its logical calling context. An idle thread gets nothing.
+//!
+//! Async-signal-safe.
+
+use super::{ThreadState, by_cookie, current};
+use crate::activity::Charge;
+use crate::config::Event;
+use crate::image;
+use crate::sinks::{Sink, Values, Verdict};
+use crate::source::{self, Claim, Sample};
+use hpc_formats::loss::LossCause;
+
+/// Says what a signal is, and whose.
+#[inline]
+pub fn claim(
+    info: &libc::siginfo_t,
+    context: &libc::ucontext_t,
+) -> (Claim, Option<&'static ThreadState>) {
+    let (here, cookie) = (current(), source::cookie_of(info));
+    let thread = match cookie {
+        // The thread shares the thread-local storage of another thread, or has none.
+        Some(named) if here.is_none_or(|thread| thread.cookie() != named) => {
+            by_cookie(named).or(here)
+        }
+        _ => here,
+    };
+    let claim = match (thread, cookie) {
+        (Some(thread), _) => thread.source.claim(info, context, thread.cookie()),
+        (None, Some(_)) => Claim::Lost,
+        (None, None) => Claim::Foreign,
+    };
+    (claim, thread)
+}
+
+impl ThreadState {
+    /// Takes a sample of the calling thread.
+    #[inline]
+    pub fn take(&self, sample: &Sample) {
+        let Some(busy) = self.enter() else {
+            return self.defer(sample);
+        };
+        let mut busy = busy.in_handler();
+        let verdict = match self.is_idle(sample) {
+            true => Verdict::Idle,
+            false => {
+                self.working.prepare_charge();
+                busy.walk(&sample.registers)
+            }
+        };
+        let charge = match verdict {
+            Verdict::Path(_) => self.charge(sample),
+            Verdict::Idle | Verdict::Lost(_) => Charge::default(),
+        };
+        busy.tell(verdict, &Values::of(sample, charge));
+    }
+
+    /// Takes a sample that arrived while the thread was in the profiler. During a capture it is deferred, and
+    /// later added to the captured context; otherwise it is lost.
+    #[cold]
+    fn defer(&self, sample: &Sample) {
+        let values = || Values::of(sample, Charge::default());
+        if self.is_idle(sample) {
+            self.working.idles(sample.now);
+            (&self.tally).idle(&values());
+        } else if self.deferred.is_open() {
+            self.deferred.add(sample, self.charge(sample));
+        } else {
+            (&self.tally).lost(&values(), LossCause::Reentered);
+        }
+    }
+
+    /// Whether a sample finds the thread idle, as far as this is known without its stack.
+    #[inline]
+    pub fn is_idle(&self, sample: &Sample) -> bool {
+        // A CPU-time sample shows that the thread runs, even if it is flagged as waiting. A thread that
+        // yields has nothing to do.
+        let working = &self.working;
+        working.is_idle_worker()
+            || working.is_yielding()
+            || (image::event() == Event::WallTime
+                && (self.cpu.has_slept(sample.period) || working.is_waiting()))
+    }
+
+    /// The charge of a sample that finds the thread working.
+    #[inline]
+    pub fn charge(&self, sample: &Sample) -> Charge {
+        self.working.charge(sample.now, sample.time())
+    }
+}
