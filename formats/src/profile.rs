@@ -13,8 +13,8 @@
 mod metric;
 
 pub use metric::{
-    Aggregation, IDLENESS, LOCK_WAIT, MAX_METRICS, METRIC_NAME_SIZE, METRIC_SIZE, Metric,
-    Representation, SAMPLES, Unit, VALUES_PER_RECORD, WORK, default_metrics, lock_wait_metric,
+    Aggregation, IDLENESS, LOCK_WAIT, MAX_METRICS, METRIC_NAME_SIZE, METRIC_SIZE, MPI_WAIT, Metric,
+    Representation, SAMPLES, Unit, VALUES_PER_RECORD, WORK, default_metrics, wait_metric,
 };
 
 use crate::address::CodeAddress;

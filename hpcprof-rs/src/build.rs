@@ -31,7 +31,7 @@ use crate::views::fold::{self, FoldOptions, Folded, fold_contexts};
 use crate::views::stored;
 use hpc_formats::message;
 use hpc_formats::process;
-use hpc_formats::profile::{Aggregation, IDLENESS, SAMPLES, Unit, WORK};
+use hpc_formats::profile::{Aggregation, IDLENESS, LOCK_WAIT, MPI_WAIT, SAMPLES, Unit, WORK};
 use hpcstruct_rs::{Progress, parallel};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -215,7 +215,11 @@ fn other_metrics(measurements: &Measurements, warnings: &mut Warnings) -> Vec<Me
             continue;
         }
         others.entry(&metric.name).or_insert_with(|| {
-            let description = format!("{} at samples of threads that work", metric.name);
+            let description = match metric.name.as_str() {
+                LOCK_WAIT => "time that others waited for a lock that the context held".to_owned(),
+                MPI_WAIT => "time that the rank waited in calls of MPI".to_owned(),
+                name => format!("{name} at samples of threads that work"),
+            };
             Metric::sum(metric.name.clone(), metric.unit, None, description)
         });
     }

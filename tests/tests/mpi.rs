@@ -98,6 +98,9 @@ fn sum(values: &Value, field: &str) -> f64 {
     values.as_array().expect("a list").iter().map(|value| seconds(&value[field])).sum()
 }
 
+/// What it takes a rank to start and end MPI, with the constructors of its libraries, seconds.
+const START: f64 = 2e-3;
+
 /// Runs a graph and compares everything with what its nodes took: within 2 %, and what it takes to start and
 /// end MPI.
 fn check(graph: &Graph, run: &Run, lost: &[(&str, u64)]) -> Value {
@@ -105,8 +108,10 @@ fn check(graph: &Graph, run: &Run, lost: &[(&str, u64)]) -> Value {
     let path = path(&run.database());
     let times = times(run);
     let mut faults = Vec::new();
+    let ranks = path["ranks"].as_array().map_or(1, Vec::len) as f64;
     let mut close = |what: &str, found: f64, truth: f64| {
-        if (found - truth).abs() > 0.02 * truth + 1.5e-3 {
+        let starts = if what == "work" { ranks } else { 1.0 };
+        if (found - truth).abs() > 0.02 * truth + 1e-3 + starts * START {
             faults.push(format!("{what}: {found:.6} s, truth {truth:.6} s"));
         }
     };
@@ -338,21 +343,22 @@ fn strands_without_room_go_another_way() {
     }
 }
 
-/// Rank 1 does nothing but wait, by polling or yielding: it works meanwhile, so rank 0's work leaves no core
-/// idle.
+/// Rank 1 does nothing but wait, by polling or yielding: its core's time is idleness of what rank 0 does.
 #[test]
-fn waiting_in_a_call_is_overhead_and_no_idleness() {
+fn a_rank_that_waits_in_a_call_is_idle() {
     let _cores = exclusive_cores();
     for mpi in libraries() {
         for (name, options) in [("tracked", &["--critical-path"][..]), ("sampled", &[][..])] {
             let run = mpi.run(&format!("wait-{name}"), 2, options, &["wait"]);
             assert!(run.output.status.success(), "{}", run.stderr());
-            let view = run.database().top_down();
+            let view = run.database().view("top-down", &["--metric", "mpi-wait"]);
             let [work, idle] = ["work", "idleness"].map(|metric| view.inclusive("node", metric));
             assert!((work - 0.4).abs() < 0.04, "{name}: {work} s");
-            assert!(idle < 0.2 * work, "{name}: idle {idle} s of {work} s");
-            let overhead = view.inclusive("main", "overhead:mpi");
-            assert!(overhead > 0.1, "{name}: {overhead} s");
+            assert!((idle - work).abs() < 0.05 * work, "{name}: idle {idle} s of {work} s");
+            // By the clock, and however busy the machine is: no shorter than the work.
+            let waited = view.inclusive("main", "mpi-wait");
+            assert!(waited > 0.98 * work, "{name}: waited {waited} s for {work} s");
+            assert_eq!(view.inclusive("node", "mpi-wait"), 0.0, "{name}");
         }
     }
 }

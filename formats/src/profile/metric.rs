@@ -28,6 +28,8 @@ pub const IDLENESS: &str = "idleness";
 
 /// Name of the time that other threads waited for a lock that the context held.
 pub const LOCK_WAIT: &str = "lock-wait";
+/// Name of the time that the thread waited in calls of a message-passing library.
+pub const MPI_WAIT: &str = "mpi-wait";
 
 numbered! {
     /// What an amount is measured in.
@@ -150,10 +152,10 @@ pub fn default_metrics(period_ns: u64) -> [Metric; 3] {
     ]
 }
 
-/// Waiting for locks, in nanoseconds, charged to the contexts that held them.
-pub fn lock_wait_metric() -> Metric {
+/// Waiting by the clock, in nanoseconds, by the name of what is waited for.
+pub fn wait_metric(name: &str) -> Metric {
     Metric {
-        name: LOCK_WAIT.to_owned(),
+        name: name.to_owned(),
         unit: Unit::Seconds,
         aggregation: Aggregation::Sum,
         representation: Representation::Integer,

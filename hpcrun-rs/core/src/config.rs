@@ -83,6 +83,8 @@ pub struct Config {
     pub source: Option<SourceKind>,
     /// Whether waiting for locks is charged to the contexts that hold them.
     pub lock_wait: bool,
+    /// The process was started by a launcher of jobs whose processes exchange messages.
+    pub in_job: bool,
     /// How the critical path is tracked, if it is.
     pub critical_path: Option<Tracking>,
     /// Benchmark: the handler returns at once.
@@ -127,6 +129,7 @@ impl Config {
             cores: number(ENV_CORES, ALL_CORES)?,
             source,
             lock_wait: text(ENV_LOCK_WAIT).as_deref() == Some("1"),
+            in_job: variable(ENV_JOB).is_some(),
             critical_path: match text(ENV_CRITICAL_PATH) {
                 None => None,
                 Some(numbers) => {

@@ -11,7 +11,7 @@ use crate::memory;
 use crate::sandbox::{allows_files, refuses};
 use crate::system;
 use hpc_formats::loss::{LOSS_SLOTS, LossCause};
-use hpc_formats::profile::lock_wait_metric;
+use hpc_formats::profile::{LOCK_WAIT, MPI_WAIT, Metric, wait_metric};
 use std::ffi::CStr;
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
@@ -37,6 +37,8 @@ pub struct Image {
     pub metrics: MetricSet,
     /// Position among them of the waiting for locks, if it is measured.
     pub lock_wait: Option<usize>,
+    /// The same of the waiting in calls of a message-passing library.
+    pub mpi_wait: Option<usize>,
     /// Argument vector.
     pub arguments: Vec<String>,
     /// [`cpu_used`] at its start: an exec does not reset CPU time.
@@ -66,8 +68,12 @@ pub fn open(
     let period_ns = config.period_ns();
     PERIOD_NS.store(period_ns, Ordering::Relaxed);
     let mut metrics = MetricSet::new(period_ns);
-    let lock_wait = config.lock_wait.then(|| metrics.count() as usize);
-    let lock_wait = lock_wait.filter(|_| metrics.push(&lock_wait_metric()));
+    let mut add = |is_measured: bool, metric: &Metric| {
+        let position = is_measured.then(|| metrics.count() as usize);
+        position.filter(|_| metrics.push(metric))
+    };
+    let lock_wait = add(config.lock_wait, &wait_metric(LOCK_WAIT));
+    let mpi_wait = add(config.in_job, &wait_metric(MPI_WAIT));
     let image: &'static Image = Box::leak(Box::new(Image {
         config,
         kind,
@@ -77,6 +83,7 @@ pub fn open(
         host,
         metrics,
         lock_wait,
+        mpi_wait,
         arguments,
         cpu_at_start: cpu_used(),
     }));

@@ -44,6 +44,8 @@ pub(crate) struct Call<'a> {
     /// MPI's function.
     pub(crate) real: &'a dyn Fn() -> c_int,
     pub(crate) fortran: bool,
+    /// Whether MPI's function may wait for other processes.
+    pub(crate) waits: bool,
     pub(crate) address: u64,
 }
 
@@ -147,7 +149,7 @@ impl Call<'_> {
         let Some(table) = table() else {
             return self.run();
         };
-        let entered = (table.enter)(self.address, sends && job.is_some());
+        let entered = (table.enter)(self.address, sends && job.is_some(), self.waits);
         if entered.site == CALL_NESTED {
             return self.run();
         }

@@ -9,6 +9,42 @@ use crate::requests::{self as r, Ends};
 use std::cell::Cell;
 use std::ffi::c_int;
 
+/// Whether a function may wait for other processes, by its name in C or Fortran. What MPI does in its start
+/// is work.
+const fn may_wait(name: &[u8]) -> bool {
+    const LOCAL: [&[u8]; 7] =
+        [b"init", b"bsend", b"test", b"start", b"cancel", b"request_free", b"comm_free"];
+    let mut index = 0;
+    while index < LOCAL.len() {
+        if has_at(name, 4, LOCAL[index]) {
+            return false;
+        }
+        index += 1;
+    }
+    // A persistent operation is prepared.
+    let mut at = 5;
+    while at < name.len() {
+        if has_at(name, at, b"_init") {
+            return false;
+        }
+        at += 1;
+    }
+    // What begins with an I is immediate.
+    !has_at(name, 4, b"i") || has_at(name, 4, b"intercomm")
+}
+
+/// Whether a name has a word at a place, in small or capital letters.
+const fn has_at(name: &[u8], place: usize, word: &[u8]) -> bool {
+    let mut index = 0;
+    while index < word.len() {
+        if place + index >= name.len() || name[place + index].to_ascii_lowercase() != word[index] {
+            return false;
+        }
+        index += 1;
+    }
+    true
+}
+
 macro_rules! interpose {
     ($([$act:expr] $($name:ident $fortran:ident ($($argument:ident)*);)*)*) => { $($(
         interpose!(@one $act, "P" $name ($($argument)*) ());
@@ -44,6 +80,7 @@ macro_rules! interpose {
                 arguments,
                 real: &real,
                 fortran: ERRORS > 0,
+                waits: const { may_wait(stringify!($name).as_bytes()) },
                 address: caller.address(arguments.len() + ERRORS),
             })
         }
@@ -181,3 +218,28 @@ interpose!(@one m::init, "P" MPI_Init (a b) ());
 interpose!(@one m::init, "P" MPI_Init_thread (a b c d) ());
 interpose!(@one m::init, "p" mpi_init_ () (error));
 interpose!(@one m::init, "p" mpi_init_thread_ (a b) (error));
+
+#[cfg(test)]
+mod tests {
+    use super::may_wait;
+
+    #[test]
+    fn who_may_wait_is_known_by_name() {
+        for name in
+            ["MPI_Recv", "mpi_barrier_", "MPI_Waitall", "mpi_intercomm_merge_", "MPI_Finalize"]
+        {
+            assert!(may_wait(name.as_bytes()), "{name}");
+        }
+        let others = [
+            "MPI_Isend",
+            "mpi_ibarrier_",
+            "MPI_Testall",
+            "mpi_recv_init_",
+            "MPI_Iprobe",
+            "MPI_Init",
+        ];
+        for name in others {
+            assert!(!may_wait(name.as_bytes()), "{name}");
+        }
+    }
+}

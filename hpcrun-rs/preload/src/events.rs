@@ -212,7 +212,9 @@ fn charge(nanoseconds: u64) {
     if nanoseconds > 0 {
         keeping_errno(|| {
             let thread = own_thread();
-            if !thread.is_some_and(|t| t.charge_lock_wait(Registers::here(), nanoseconds)) {
+            if !thread.is_some_and(|t| {
+                t.charge_metric(Registers::here(), |image| image.lock_wait, nanoseconds)
+            }) {
                 locks::lose(nanoseconds);
             }
         });

@@ -5,7 +5,8 @@ use crate::events;
 use critical_path::Lost;
 use hpcrun_abi::{ABI_VERSION, CALL_UNTRACKED, Entered, MessageTable, RemoteStrand};
 use hpcrun_core::logical::agents;
-use hpcrun_core::{path, session, threads};
+use hpcrun_core::threads::{self, calls};
+use hpcrun_core::{path, session};
 use std::ptr;
 use std::sync::OnceLock;
 
@@ -19,6 +20,7 @@ pub extern "C" fn hpcrun_messages(own: usize) -> *const MessageTable {
     if let Some(module) = session::module_of(own as u64) {
         agents::profiler::add_module(module);
         session::forget_owners();
+        calls::find_copies();
     }
     *TABLE.get_or_init(|| {
         Box::leak(Box::new(MessageTable {
@@ -39,9 +41,9 @@ extern "C" fn join(job: u64, rank: u32, ranks: u32) {
 
 // Calls of MPI need not keep errno.
 
-extern "C" fn enter(address: u64, sends: bool) -> Entered {
+extern "C" fn enter(address: u64, sends: bool, waits: bool) -> Entered {
     let untracked = Entered { site: CALL_UNTRACKED, strand: ptr::null() };
-    threads::current().map_or(untracked, |thread| thread.enter_call(address, sends))
+    threads::current().map_or(untracked, |thread| thread.enter_call(address, (sends, waits)))
 }
 
 unsafe extern "C" fn leave(at: u64, from: *const RemoteStrand, is_over: bool) {

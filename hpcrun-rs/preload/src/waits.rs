@@ -119,8 +119,8 @@ interpose_wait! {
 pub unsafe extern "C" fn sched_yield() -> c_int {
     // SAFETY: libc's signature.
     let real = unsafe { real!(c"sched_yield": fn() -> c_int) };
-    // What a message-passing library does in its calls is work, with an overhead tag.
-    let state = threads::current().filter(|t| !t.is_in_call());
+    // What a message-passing library does in calls that do not wait is work, with an overhead tag.
+    let state = threads::current().filter(|t| !t.is_in_call() || t.waits_in_call());
     state.inspect(|t| t.begin_yield());
     // SAFETY: libc's own function.
     let result = unsafe { real() };

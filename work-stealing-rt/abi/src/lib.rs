@@ -415,8 +415,9 @@ pub struct MessageTable {
     /// The process has this rank among so many in a job, whose id is the same for all ranks.
     pub join: extern "C" fn(job: u64, rank: u32, ranks: u32),
     /// A call from this address begins: no activity until [`leave`](Self::leave), which gets the site unless
-    /// it is [`CALL_NESTED`]. `sends`: the strand is needed for other processes.
-    pub enter: extern "C" fn(address: u64, sends: bool) -> Entered,
+    /// it is [`CALL_NESTED`]. `sends`: the strand is needed for other processes. `waits`: the call may wait
+    /// for other processes.
+    pub enter: extern "C" fn(address: u64, sends: bool, waits: bool) -> Entered,
     /// The call has waited for a strand of another process, unless that is null, and ends if it `is_over`.
     pub leave: unsafe extern "C" fn(at: Site, from: *const RemoteStrand, is_over: bool),
     /// As [`PathTable::lose`].

@@ -102,15 +102,14 @@ impl Recorder {
         self.tree.as_mut()
     }
 
-    /// Adds waiting for locks that a node's context held, nanoseconds. False if it cannot be recorded.
-    pub(crate) fn add_lock_wait(&mut self, node: Node, nanoseconds: u64) -> bool {
-        let position = image::current().and_then(|image| image.lock_wait);
+    /// Adds to a node's value of the metric at a position. False if it cannot be recorded.
+    pub(crate) fn add_value(&mut self, node: Node, position: usize, amount: u64) -> bool {
         let mut words = Values::NONE.words;
-        let word = position.and_then(|p| words.as_flattened_mut().get_mut(p));
+        let word = words.as_flattened_mut().get_mut(position);
         let (Some(word), Some(tree)) = (word, &mut self.tree) else {
             return false;
         };
-        *word = nanoseconds;
+        *word = amount;
         tree.add(node.record, &words).is_ok()
     }
 

@@ -72,9 +72,9 @@ impl Busy<'_> {
         self.recorder.walk(registers, || thread.identity())
     }
 
-    /// Adds waiting for locks that a context held, nanoseconds. False if it cannot be recorded.
-    pub(super) fn add_lock_wait(&mut self, node: Node, nanoseconds: u64) -> bool {
-        self.recorder.add_lock_wait(node, nanoseconds)
+    /// Adds to a context's value of the metric at a position. False if it cannot be recorded.
+    pub(super) fn add_value(&mut self, node: Node, position: usize, amount: u64) -> bool {
+        self.recorder.add_value(node, position, amount)
     }
 
     /// Tells all sinks what became of samples.

@@ -4,6 +4,7 @@
 //! Async-signal-safe: a sample may arrive at any point.
 
 use super::{Busy, ThreadState};
+use crate::image::{self, Image};
 use crate::sinks::{Node, Verdict};
 use crate::unwind::Registers;
 
@@ -16,10 +17,16 @@ impl ThreadState {
         Some((self.ordinal(), record))
     }
 
-    /// Charges the calling thread's current path with waiting for a lock that it held, nanoseconds. False if
-    /// that is not possible.
-    pub fn charge_lock_wait(&self, registers: Registers, nanoseconds: u64) -> bool {
-        let charge = |busy: &mut Busy<'_>, node| busy.add_lock_wait(node, nanoseconds);
+    /// Charges the calling thread's current path with an amount of a metric, which the image may have:
+    /// waiting for a lock that it held, or for other ranks, nanoseconds. False if that is not possible.
+    pub fn charge_metric(
+        &self,
+        registers: Registers,
+        metric: fn(&Image) -> Option<usize>,
+        amount: u64,
+    ) -> bool {
+        let Some(position) = image::current().and_then(metric) else { return false };
+        let charge = |busy: &mut Busy<'_>, node| busy.add_value(node, position, amount);
         self.capture_and(&registers, charge).unwrap_or(false)
     }
 

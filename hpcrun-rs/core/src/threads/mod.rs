@@ -10,6 +10,7 @@
 //! | `take` | takes a sample |
 //! | `capture` | captures the context of a task that the thread spawns, or of a lock that it releases |
 //! | `tracking` | the thread's events on the critical path |
+//! | `calls` | calls of a message-passing library |
 //! | `locking` | the lock that the thread waits for |
 //! | `end`, `fork` | completes a profile; resets states in a forked child |
 //! | `cpu_clock`, `signal_stack` | the thread's CPU clock and alternate stack |
@@ -17,6 +18,7 @@
 //! Async-signal-safe: [`current`], and the methods of [`ThreadState`] that say so.
 
 mod busy;
+pub mod calls;
 mod capture;
 mod cpu_clock;
 mod end;
@@ -96,8 +98,8 @@ pub struct ThreadState {
     lock_wait: Cell<Option<locks::Wait>>,
     /// The thread's part in the critical path.
     path: ThreadPath,
-    /// The thread is in a call of a message-passing library.
-    in_call: Cell<bool>,
+    /// The thread's call of a message-passing library.
+    call: calls::Call,
     /// Samples that arrived during a capture.
     deferred: Deferred,
     tally: Tally,

@@ -1,5 +1,6 @@
 //! All thread states: created once, never freed, reused for later threads.
 
+use super::calls::Call;
 use super::cpu_clock::CpuClock;
 use super::lifecycle::{Lifecycle, Phase, has_free, wait_until};
 use super::signal_stack::SignalStack;
@@ -133,7 +134,7 @@ fn allocate() -> Option<&'static ThreadState> {
         recorder: UnsafeCell::new(Recorder::new()?),
         lock_wait: Cell::new(None),
         path: ThreadPath::default(),
-        in_call: Cell::new(false),
+        call: Call::none(),
         deferred: Deferred::new(),
         tally: Tally::new(),
     }));

@@ -78,6 +78,7 @@ impl ThreadState {
         let working = &self.working;
         working.is_idle_worker()
             || working.is_yielding()
+            || self.is_idle_in_call(sample.registers.ip())
             || (image::event() == Event::WallTime
                 && (self.cpu.has_slept(sample.period) || working.is_waiting()))
     }

@@ -8,11 +8,7 @@ use crate::activity;
 use crate::path::{self, ThreadPath, Tracked};
 use crate::unwind::Registers;
 use critical_path::{Site, Strand};
-use hpcrun_abi::{
-    CALL_NESTED, CALL_UNTRACKED, CountedSite, Entered, RemoteStrand, RuntimeTable, SITE_CONTEXT,
-    TaskHeader,
-};
-use std::ptr;
+use hpcrun_abi::{CountedSite, RuntimeTable, SITE_CONTEXT, TaskHeader};
 
 impl ThreadState {
     /// The thread's part, for what is no event of its own.
@@ -36,46 +32,6 @@ impl ThreadState {
             tracked.thread.seal();
             Some(result)
         })?
-    }
-
-    /// A call of a message-passing library begins, from an address: what the thread does in it is no
-    /// activity, and a yield there is no idleness. The site is for [`Self::leave_call`]; [`CALL_NESTED`]:
-    /// the thread is in such a call already. The strand is there if it `sends`.
-    pub fn enter_call(&self, address: u64, sends: bool) -> Entered {
-        let without = |site| Entered { site, strand: ptr::null() };
-        if self.in_call.replace(true) {
-            return without(CALL_NESTED);
-        }
-        if !path::is_active() {
-            return without(CALL_UNTRACKED);
-        }
-        let entered = self.event(address, |tracked, at| {
-            tracked.thread.pause();
-            let site = at.0.max(CALL_UNTRACKED + 1);
-            match sends {
-                true => Entered { site, strand: tracked.export(at) },
-                false => without(site),
-            }
-        });
-        entered.unwrap_or(without(CALL_UNTRACKED))
-    }
-
-    /// The call has waited for a strand of another process, and ends if it `is_over`.
-    pub fn leave_call(&self, site: u64, from: Option<&RemoteStrand>, is_over: bool) {
-        self.in_call.set(!is_over);
-        if site != CALL_UNTRACKED {
-            self.path.with(|tracked| match from {
-                Some(from) if is_over => tracked.thread.resume_after(from, Site(site)),
-                Some(from) => tracked.thread.import(from, Site(site)),
-                None => tracked.thread.resume(),
-            });
-        }
-    }
-
-    /// Whether the thread is in a call of a message-passing library.
-    #[inline]
-    pub fn is_in_call(&self) -> bool {
-        self.in_call.get()
     }
 
     /// The current context as a site, or that in which a live task of a cooperating runtime was spawned.

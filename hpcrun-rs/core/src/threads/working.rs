@@ -299,6 +299,12 @@ impl Working {
         self.waiting.get() > 0
     }
 
+    /// Whether the thread is in a wait within a wait.
+    #[inline]
+    pub(super) fn waits_inside(&self) -> bool {
+        self.waiting.get() > 1
+    }
+
     /// Prefetches the memory that `charge` reads.
     #[inline]
     pub(super) fn prepare_charge(&self) {
