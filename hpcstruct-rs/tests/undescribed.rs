@@ -193,3 +193,53 @@ fn functions_of_aarch64_are_found_without_symbols() {
     assert_eq!(count(), truth);
     assert!(truth >= 7);
 }
+
+/// Debug information by hand. The unit has `f` alone; the line of the padding behind it goes on.
+const NEIGHBOUR: &str = "
+.file 1 \"x.c\"
+.text
+.globl f
+.type f,@function
+f:
+.Lb: .loc 1 5
+ xor %eax,%eax
+ ret
+.Le: .size f,.-f
+ .loc 1 278
+.p2align 4
+.globl g
+.type g,@function
+g: dec %edi
+ ret
+.size g,.-g
+.section .debug_abbrev,\"\",@progbits
+.byte 1,0x11,1,0x11,1,0x12,1,3,8,0x10,0x17,0,0, 2,0x2e,0,3,8,0x11,1,0x12,1,0,0, 0
+.section .debug_info,\"\",@progbits
+.long .Lend-.Lv
+.Lv: .value 4
+.long 0
+.byte 8, 1
+.quad .Lb
+.quad .Le
+.asciz \"x.c\"
+.long 0
+.byte 2
+.asciz \"f\"
+.quad .Lb
+.quad .Le
+.byte 0
+.Lend:
+";
+
+#[test]
+fn code_of_no_unit_takes_no_line_of_the_unit_before() {
+    let folder = Folder::new("undescribed-neighbour");
+    folder.write("p.s", NEIGHBOUR);
+    let structure = whole(&folder.gcc("p.s", "p.so", &["-nostdlib", "-shared"]));
+    let lines = |name: &str| -> Vec<Option<u32>> {
+        let spans = structure.spans.iter().filter(|s| procedure_name(&structure, s) == name);
+        spans.map(|s| s.line.map(|line| line.line)).collect()
+    };
+    assert_eq!(lines("f"), [Some(5)]);
+    assert_eq!(lines("g"), [None]);
+}

@@ -238,9 +238,12 @@ impl Builder<'_, '_> {
     }
 
     /// Lines of code without a procedure entry: assembler, and with line tables only every procedure
-    /// into which clang inlined nothing.
+    /// into which clang inlined nothing. What a unit states as its code bounds them: the row that its
+    /// line table has for the padding behind its last procedure goes on over the code of others.
     pub(super) fn loose(&mut self, covered: &[Range<u64>]) -> Vec<Piece> {
         let mut out = Vec::new();
+        let stated = self.inputs.debug.unit_ranges(self.unit);
+        let stated = stated.map(|ranges| super::disjoint(ranges.iter()));
         // Csr follow each other.
         let mut after = 0;
         for row in self.rows {
@@ -250,14 +253,18 @@ impl Builder<'_, '_> {
             if covered.get(after).is_some_and(|r| r.start < row.end) {
                 continue;
             }
+            let mut own = row.start..row.end;
+            if let Some(stated) = &stated {
+                let next = stated.get(stated.partition_point(|r| r.end <= row.start));
+                let Some(around) = next.filter(|r| r.start < row.end) else {
+                    continue;
+                };
+                own = own.start.max(around.start)..own.end.min(around.end);
+            }
             let file = self.infos.file(self.unit, u64::from(row.file));
             push(
                 &mut out,
-                Piece::new(
-                    row.start..row.end,
-                    source_line(file, Some(row)),
-                    file.and_then(|file| file.tag),
-                ),
+                Piece::new(own, source_line(file, Some(row)), file.and_then(|file| file.tag)),
             );
         }
         out
