@@ -5,7 +5,7 @@
 //!
 //! `cargo run --release -p work-stealing-actors --example truth [MICROSECONDS [GRAPH]]`: a unit
 //! of time, 1000 by default; of one graph, as T16, a single run on two workers, and its critical path in
-//! JSON. `reduction` is such a run, too: of two elements, the first takes 50 units, and the result 100.
+//! JSON.
 #![allow(dead_code)]
 
 #[path = "../tests/graphs/catalogue.rs"]
@@ -16,7 +16,7 @@ mod dag;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use work_stealing_actors::{Context, Handle, Reduction, System};
+use work_stealing_actors::System;
 
 use dag::Dag;
 
@@ -51,26 +51,6 @@ fn error(dag: &Dag, workers: usize) -> f64 {
     100.0 * errors.fold(0.0, f64::max)
 }
 
-/// Takes 50 units if it is the first, and contributes.
-struct Element(Reduction<usize>);
-
-impl Handle<()> for Element {
-    fn handle(&mut self, (): (), context: &mut Context<'_, Self>) {
-        let index = context.index();
-        spend(if index == 0 { 50 } else { 0 });
-        self.0.contribute(index, index);
-    }
-}
-
-/// On one worker, so that the last element, whose task makes the result, is the second one.
-fn reduction() -> String {
-    let system = System::builder().workers(1).critical_path(true).build().expect("threads");
-    let sum = system.reduction(2, |a, b| a + b, |_| spend(100));
-    let elements = system.array("element", 2, |_, _| Element(sum.clone()));
-    system.run(|| elements.broadcast(())).expect("no panic");
-    system.critical_path().to_json()
-}
-
 fn main() {
     if let Some(unit) = std::env::args().nth(1) {
         UNIT.store(1000 * unit.parse::<u64>().expect("microseconds"), Ordering::Relaxed);
@@ -85,9 +65,6 @@ fn main() {
         ("T16 chain and fillers", catalogue::chain_and_fillers()),
     ];
     if let Some(name) = std::env::args().nth(2) {
-        if name == "reduction" {
-            return println!("{}", reduction());
-        }
         let (_, dag) = graphs.iter().find(|(title, _)| title.starts_with(&name)).expect("a graph");
         let report = dag.run(System::builder().workers(2).critical_path(true), false);
         return println!("{}", report.to_json());

@@ -194,24 +194,18 @@ impl<A: Send + 'static> Context<'_, A> {
         merge.0.extend(strand::path(&self.cell.shared.tables));
     }
 
-    /// The critical path up to this place, without the time that this call takes. `None`: it is not followed
-    /// now.
+    /// The critical path up to this place. `None`: it is not followed now.
     pub fn critical_path(&self) -> Option<PathReport> {
-        let shared = &self.cell.shared;
-        let report = PathReport::new(shared, Some(strand::path(&shared.tables)?));
-        strand::leave_out(&shared.tables);
-        Some(report)
+        let path = strand::path(&self.cell.shared.tables)?;
+        Some(PathReport::new(&self.cell.shared, Some(path)))
     }
 
     /// Ends a phase, and begins the next one: what the system has recorded so far is used for automatic
-    /// priorities, and forgotten. A program that iterates calls it after an iteration. The time that this
-    /// call takes belongs to neither phase.
+    /// priorities, and forgotten. A program that iterates calls it after an iteration.
     pub fn end_phase(&self) {
-        let shared = &self.cell.shared;
-        let path = strand::path(&shared.tables);
-        shared.end_phase(path);
-        shared.begin_phase(path);
-        strand::leave_out(&shared.tables);
+        let path = strand::path(&self.cell.shared.tables);
+        self.cell.shared.end_phase(path);
+        self.cell.shared.begin_phase(path);
     }
 }
 

@@ -2,12 +2,10 @@
 //!
 //! One duty: copy what the workers have recorded since a phase began, and compute on it: paths, slack, and
 //! the span without an entry method. The graph has an entry's activity as a node, and at most two edges into
-//! it. A part whose predecessor belongs to an earlier phase begins with the phase; one whose predecessor is
-//! overwritten begins at the length that it was recorded with.
+//! it. Parts whose predecessor is overwritten or belongs to an earlier phase begin at the length that they
+//! were recorded with.
 
 use std::time::Instant;
-
-use critical_path::Edge;
 
 use crate::strand::Tables;
 use crate::table::{Part, Path, Reference};
@@ -16,7 +14,7 @@ use crate::table::{Part, Path, Reference};
 pub(crate) struct Window {
     /// For each worker, its first entry.
     first: Vec<u64>,
-    /// The length of the path after which it begins.
+    /// The length of all paths.
     pub(crate) base: u64,
     pub(crate) begun: Instant,
     /// Of all workers: work, messages, readings of the system's clock.
@@ -41,8 +39,6 @@ pub(crate) struct Node {
     pub(crate) worker: usize,
     /// Its predecessors: that of its longest path first.
     before: [Option<usize>; 2],
-    /// What it follows when neither is here.
-    begun: u64,
     pub(crate) is_on_path: bool,
     /// Its earliest start, from the phase's begin.
     pub(crate) start: u64,
@@ -62,6 +58,7 @@ pub(crate) struct Graph {
     pub(crate) path: Vec<usize>,
     /// The node with which the path ends, if that was given: what does not lead to it is of no interest.
     end: Option<usize>,
+    base: u64,
     pub(crate) span: u64,
     /// Parts whose predecessor was overwritten.
     pub(crate) lost: u64,
@@ -71,23 +68,20 @@ pub(crate) struct Graph {
 impl Graph {
     /// Of what was recorded in the window, up to the path's end if there is one.
     pub(crate) fn new(tables: &Tables, window: &Window, end: Option<Path>) -> Self {
-        let mut graph = Graph::default();
+        let base = window.base;
+        let mut graph = Graph { base, ..Graph::default() };
         let numbers = graph.copy(tables, window);
+        let length = |node: usize| graph.nodes[node].part.length();
         graph.end = end.and_then(|end| find(&numbers, end.from).ok().flatten());
-        let ends = graph.ends(None, 0);
         // Of equals the first.
         let all = (0..graph.nodes.len()).rev();
-        let longest = || all.max_by_key(|node| ends[*node]);
+        let longest = || all.max_by_key(|node| length(*node));
         let last = end.map_or_else(longest, |_| graph.end);
-        graph.span = last.map_or(0, |last| ends[last]);
-        // The recorded lengths count from the system's begin: in the phase the other one may be longer.
-        let before = |node: &usize| {
-            let before = graph.nodes[*node].before.into_iter().flatten();
-            before.rev().max_by_key(|before| ends[*before])
-        };
+        graph.span = last.map_or(0, |last| length(last) - base);
+        let before = |node: &usize| graph.nodes[*node].before[0];
         graph.path = std::iter::successors(last, before).collect();
         graph.path.reverse();
-        graph.look_back(&ends, end.is_some());
+        graph.look_back(end.is_some());
         graph
     }
 
@@ -109,11 +103,11 @@ impl Graph {
                         break;
                     };
                     let (part, before) = (*part, [longest, other]);
-                    let is_of_phase = |(worker, n): (usize, u64)| n >= window.first[worker];
-                    let lost = references.map(|r| r.place().is_some_and(is_of_phase));
-                    let lost = [lost[0] && longest.is_none(), lost[1] && other.is_none()];
-                    self.lost += lost.into_iter().map(u64::from).sum::<u64>();
-                    let recorded = part.begin.length.saturating_sub(window.base);
+                    for (reference, node) in references.into_iter().zip(before) {
+                        let place = reference.place().filter(|_| node.is_none());
+                        let is_lost = |(worker, n): (usize, u64)| n >= window.first[worker];
+                        self.lost += u64::from(place.is_some_and(is_lost));
+                    }
                     if part.edge.is_some() {
                         self.edges += before.iter().flatten().count() as u64;
                     }
@@ -122,7 +116,6 @@ impl Graph {
                         part,
                         worker,
                         before,
-                        begun: if lost[0] { recorded } else { 0 },
                         is_on_path: false,
                         start: 0,
                         slack: None,
@@ -137,19 +130,19 @@ impl Graph {
     /// Earliest end of each node if the entry method `zeroed` took no time and each message `cost`.
     fn ends(&self, zeroed: Option<u32>, cost: u64) -> Vec<u64> {
         let mut ends: Vec<u64> = Vec::with_capacity(self.nodes.len());
-        for Node { part, before, begun, .. } in &self.nodes {
+        for Node { part, before, .. } in &self.nodes {
             let [longest, other] = before.map(|before| before.map(|before| ends[before]));
+            let start = longest.unwrap_or_else(|| self.begun(part));
             let time = if zeroed == Some(part.what.entry) { 0 } else { part.time };
-            // A lock's other predecessor is the message; what is merged was no message of its own.
-            let costs = match part.edge {
-                Some(Edge::Message) => [cost, 0],
-                Some(Edge::Lock) => [0, cost],
-                _ => [0, 0],
-            };
-            let longest = longest.unwrap_or(*begun) + costs[0];
-            ends.push(longest.max(other.map_or(0, |other| other + costs[1])) + time);
+            let cost = part.edge.map_or(0, |_| cost);
+            ends.push(start.max(other.unwrap_or(0)) + cost + time);
         }
         ends
+    }
+
+    /// When a part began as it was recorded.
+    fn begun(&self, part: &Part) -> u64 {
+        part.begin.length.saturating_sub(self.base)
     }
 
     /// The longest path if the entry method took no time, or each message `cost`.
@@ -160,7 +153,8 @@ impl Graph {
     }
 
     /// Fills in what depends on the nodes that follow.
-    fn look_back(&mut self, ends: &[u64], is_bound: bool) {
+    fn look_back(&mut self, is_bound: bool) {
+        let ends = self.ends(None, 0);
         // The longest chain after each node, and all that follows from it.
         let mut tails = vec![(!is_bound).then_some(0); self.nodes.len()];
         let mut below = vec![(0, 0); self.nodes.len()];
@@ -194,7 +188,7 @@ impl Graph {
 
     /// The time before the first node of the path, which was overwritten.
     pub(crate) fn unknown(&self) -> u64 {
-        self.on_path().next().map_or(0, |first| first.begun)
+        self.on_path().next().map_or(0, |first| self.begun(&first.part))
     }
 }
 

@@ -5,11 +5,10 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use hpcrun_api::Edge;
-
 use crate::names::lock;
 use crate::shared::Shared;
-use crate::table::{Ended, Path};
+use crate::strand;
+use crate::table::Path;
 
 /// A point where several messages are needed before a task goes on, for systems that follow messages alone
 /// ([`actor_order(false)`](crate::SystemBuilder::actor_order)): each handler that only keeps a message adds
@@ -27,8 +26,7 @@ type Target<T> = dyn Fn(T) + Send + Sync;
 struct Waiting<T> {
     round: u64,
     value: T,
-    /// The path to it.
-    end: Ended,
+    path: Path,
 }
 
 /// Two neighbours meet here, in any number of rounds at the same time.
@@ -99,14 +97,15 @@ impl<T: Send> Reduction<T> {
         let (mut index, mut width) = (element, rounds.len());
         for level in &self.0.nodes {
             if index ^ 1 < width {
+                let path = shared.path();
                 let mut waiting = lock(&level[index / 2]);
                 let Some(at) = waiting.iter().position(|other| other.round == round) else {
-                    waiting.push(Waiting { round, value, end: shared.ended() });
+                    waiting.push(Waiting { round, value, path });
                     return;
                 };
                 let other = waiting.swap_remove(at);
                 drop(waiting);
-                shared.depend_on(other.end, Edge::Join);
+                strand::merge(&shared.tables, other.path);
                 let is_first = index % 2 == 0;
                 let (first, second) =
                     if is_first { (value, other.value) } else { (other.value, value) };

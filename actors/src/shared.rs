@@ -15,7 +15,7 @@ use crate::names::{self, Entry, Groups, lock};
 use crate::priority::Priority;
 use crate::ready::{Ready, Turn};
 use crate::strand::{self, Current, Tables};
-use crate::table::{Ended, Path, What};
+use crate::table::{Path, What};
 use crate::tuner::Tuner;
 
 /// Why a program did not end as it should. All other actors have handled all their messages.
@@ -115,26 +115,6 @@ impl Shared {
         match self.is_recording() {
             true => strand::path_or(&self.tables, self.base.load(Ordering::Relaxed)),
             false => Path::default(),
-        }
-    }
-
-    /// The current task up to here, for what depends on it.
-    pub(crate) fn ended(&self) -> Ended {
-        let ended = Ended(self.path(), Strand::copy());
-        if ended.1.is_some() {
-            strand::leave_out(&self.tables);
-        }
-        ended
-    }
-
-    /// What follows in the current task depends on the end of another one.
-    #[cold]
-    pub(crate) fn depend_on(&self, Ended(path, strand): Ended, edge: Edge) {
-        if self.is_recording() {
-            strand::merge(&self.tables, path);
-        }
-        if strand.is_some() {
-            Strand::merge(strand, edge);
         }
     }
 

@@ -8,13 +8,15 @@ use crate::address::{CodeAddress, ModuleId};
 use crate::bytes::{ByteReader, ByteWriter};
 use crate::loss::LossCause;
 use std::fmt;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
 /// First bytes of every process file.
 pub const MAGIC: [u8; 8] = *b"HPCRSPRC";
 /// Readers refuse another major version.
 pub const VERSION_MAJOR: u16 = 1;
 /// Readers accept any minor version, and skip entry kinds that they do not know.
-pub const VERSION_MINOR: u16 = 6;
+pub const VERSION_MINOR: u16 = 7;
 
 const KIND_START: u32 = 1;
 const KIND_MODULE: u32 = 2;
@@ -22,6 +24,7 @@ const KIND_UNLOAD: u32 = 3;
 const KIND_END: u32 = 4;
 const KIND_SITES: u32 = 5;
 const KIND_UNPROFILED: u32 = 6;
+const KIND_COPY: u32 = 7;
 
 /// Start of a process image.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -127,6 +130,34 @@ pub struct Module {
     pub path: String,
     /// GNU build id, empty when there is none.
     pub build_id: Vec<u8>,
+    /// Its file when it was first seen.
+    pub stamp: Stamp,
+    /// Name of a copy in the measurement directory, of a file that has gone since; empty when there is none.
+    pub copy: String,
+}
+
+/// What tells whether a file is the same: zeros if unknown, as in files of version 1.6 and before.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
+pub struct Stamp {
+    /// Its size.
+    pub size: u64,
+    /// Its last modification, nanoseconds since 1970.
+    pub modified_ns: u64,
+}
+
+impl Stamp {
+    /// Of a file; zeros if there is none.
+    pub fn of(path: &Path) -> Stamp {
+        std::fs::metadata(path).map_or(Stamp::default(), |m| Stamp {
+            size: m.size(),
+            modified_ns: (m.mtime() as u64 * 1_000_000_000).wrapping_add(m.mtime_nsec() as u64),
+        })
+    }
+
+    /// Whether the file at a path may still be the one that had this stamp.
+    pub fn may_be(self, path: &Path) -> bool {
+        self == Stamp::default() || self == Stamp::of(path)
+    }
 }
 
 /// End of a process image.
@@ -207,6 +238,8 @@ pub enum Entry {
     Sites(Vec<SiteCounts>),
     /// See [`Unprofiled`].
     Unprofiled(Unprofiled),
+    /// See [`Module::copy`].
+    Copy(ModuleId, String),
 }
 
 /// The file's header.
@@ -250,6 +283,8 @@ pub fn encode(entry: &Entry) -> Vec<u8> {
             w.u64(m.bias);
             w.string(&m.path);
             w.blob(&m.build_id);
+            w.u64(m.stamp.size);
+            w.u64(m.stamp.modified_ns);
             KIND_MODULE
         }
         Entry::Unload(id) => {
@@ -292,6 +327,11 @@ pub fn encode(entry: &Entry) -> Vec<u8> {
             w.string(&u.executable);
             w.string(&u.reason);
             KIND_UNPROFILED
+        }
+        Entry::Copy(id, name) => {
+            w.u16(id.0);
+            w.string(name);
+            KIND_COPY
         }
     };
     let mut out = ByteWriter::new();
@@ -375,6 +415,7 @@ impl Process {
                 KIND_END => decode_end(&mut p).map(|e| end = Some(e)),
                 KIND_SITES => decode_sites(&mut p).map(|s| sites = s),
                 KIND_UNPROFILED => decode_unprofiled(&mut p).map(|u| unprofiled.push(u)),
+                KIND_COPY => decode_copy(&mut p, &mut modules),
                 _ => Some(()),
             };
             damaged |= decoded.is_none();
@@ -428,7 +469,21 @@ fn decode_module(r: &mut ByteReader<'_>) -> Option<Module> {
         bias: r.u64()?,
         path: r.string()?,
         build_id: r.blob()?.to_vec(),
+        // An entry of version 1.6 ends here.
+        stamp: match r.remaining() {
+            0 => Stamp::default(),
+            _ => Stamp { size: r.u64()?, modified_ns: r.u64()? },
+        },
+        copy: String::new(),
     })
+}
+
+/// A name with a slash would lead out of the directory.
+fn decode_copy(r: &mut ByteReader<'_>, modules: &mut [Module]) -> Option<()> {
+    let (id, name) = (ModuleId(r.u16()?), r.string()?);
+    let is_name = !name.contains('/');
+    modules.iter_mut().filter(|m| m.id == id && is_name).for_each(|m| m.copy.clone_from(&name));
+    Some(())
 }
 
 fn decode_sites(r: &mut ByteReader<'_>) -> Option<Vec<SiteCounts>> {

@@ -243,11 +243,16 @@ fn of_module(
     if !arguments.all {
         options.addresses = Some(module.addresses.clone());
     }
-    let path = Path::new(&module.path);
-    let structure = structure_of(arguments, path, &options)?;
-    if structure.build_id != module.build_id {
+    let path = module.copy.as_deref().unwrap_or(Path::new(&module.path));
+    let mut structure = structure_of(arguments, path, &options)?;
+    let is_same = match module.build_id.is_empty() && module.copy.is_none() {
+        true => structure.build_id.is_empty() && module.stamp.may_be(path),
+        false => structure.build_id == module.build_id,
+    };
+    if !is_same {
         return Err(StructError::Changed(path.to_owned()));
     }
+    structure.module.clone_from(&module.path);
     Ok(structure)
 }
 

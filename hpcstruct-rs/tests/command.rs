@@ -2,7 +2,7 @@
 
 use crate::common::{Folder, has_name, spans_of, whole};
 use hpc_formats::address::{CodeAddress, ModuleId};
-use hpc_formats::process::{self, Entry, Module, Start};
+use hpc_formats::process::{self, Entry, Module, Stamp, Start};
 use hpc_formats::profile::{self, HEADER_SIZE, RECORD_SIZE, RecordKind, header};
 use hpcstruct_rs::Structure;
 use std::fs::File;
@@ -71,6 +71,8 @@ fn load_map(pid: u32, image: u64, modules: &[(u16, &str, &[u8])]) -> Vec<u8> {
             bias: 0,
             path: (*path).to_owned(),
             build_id: build_id.to_vec(),
+            stamp: Stamp::default(),
+            copy: String::new(),
         })));
     }
     data

@@ -138,7 +138,7 @@ fn build() {
 
 fn build_c() {
     let sources = workspace().join("fixtures/c");
-    let flags: [(&str, &[&str]); 27] = [
+    let flags: [(&str, &[&str]); 28] = [
         ("pthreads", &["-pthread"]),
         ("locks", &["-pthread"]),
         ("paths", &["-pthread"]),
@@ -162,6 +162,7 @@ fn build_c() {
         ("early.so", &["-shared", "-fPIC", "-pthread", "-DLIBRARY"]),
         ("around_main", &[]),
         ("around_main.so", &["-shared", "-fPIC", "-DLIBRARY"]),
+        ("elsewhere", &["-pthread", "-no-pie", "-Wl,--section-start=.hot=0x900000"]),
         ("children", &[]),
         ("sanitized", &["-rdynamic"]),
         ("musl", &["-Wl,--dynamic-linker=/lib/ld-musl-no-such.so.1"]),

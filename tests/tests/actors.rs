@@ -84,18 +84,3 @@ fn a_chain_of_messages_beside_fillers() {
     let gain: f64 = handler.filter_map(|p| p["gain"].as_f64()).sum();
     assert_close("gain", gain, chain, 0.05 * chain);
 }
-
-/// The result of a reduction depends on all elements, also for the profiler: the first one takes 50 units,
-/// the task of the second one makes the result in 100.
-#[test]
-fn a_reduction_waits_for_all_elements() {
-    let _cores = exclusive_cores();
-    let unit = format!("{}", UNIT / 1000);
-    let spec = Spec::new("actors-reduction", release("truth")).arguments(&[&unit, "reduction"]);
-    let run = spec.rate(1000).critical_path("").succeed();
-    let own: serde_json::Value = serde_json::from_str(run.stdout().trim()).expect("JSON");
-    let (path, truth) = (run.critical_path(), (150 * UNIT) as f64 * 1e-9);
-    assert_close("own span", own["span"].as_f64().expect("a number"), truth, 0.02 * truth);
-    assert_close("span", path.span as f64 * 1e-9, truth, 0.02 * truth);
-    assert_eq!(path.quality.lost_edges, []);
-}

@@ -199,6 +199,20 @@ fn what_runs_before_and_after_main_is_sampled() {
     }
 }
 
+/// Each leaf works for 0.1 s of CPU time.
+#[test]
+fn code_and_stacks_in_unusual_places_are_walked() {
+    let _cores = exclusive_cores();
+    let run = Spec::new("lifecycle-elsewhere", c_program("elsewhere")).rate(RATE).succeed();
+    let view = run.database().top_down();
+    for kind in ["bare", "described", "hot", "pool", "thread", "deep", "null"] {
+        let path = ["main".to_owned(), format!("by_{kind}"), format!("leaf_{kind}")];
+        let measured = view.inclusive_under(&path.each_ref().map(String::as_str), "work");
+        assert_close(kind, measured, 0.1, 0.006);
+    }
+    assert!(view.unrooted() * 100 <= view.quality.samples, "{:?}", view.quality);
+}
+
 /// A library's constructor creates a thread.
 #[test]
 fn a_thread_that_a_constructor_makes_is_measured() {

@@ -8,7 +8,7 @@ mod profile;
 mod program;
 
 use fastrand::Rng;
-use hpc_formats::process::{self, CpuTimes, End, Entry, Module, Start};
+use hpc_formats::process::{self, CpuTimes, End, Entry, Module, Stamp, Start};
 use profile::{ProfileWriter, Thread, Values};
 use program::{BUILD_ID, Context, EXECUTABLE, MODULE, Program};
 use serde_json::{Value, json};
@@ -236,6 +236,8 @@ impl Process {
             bias: 0,
             path: EXECUTABLE.to_owned(),
             build_id: BUILD_ID.to_vec(),
+            stamp: Stamp::default(),
+            copy: String::new(),
         };
         let end = End {
             monotonic_ns: self.image + wall_ns.max(longest_ns),

@@ -2,9 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use work_stealing_actors::{
-    Address, Array, Context, Handle, MergePoint, Priority, Reduction, System,
-};
+use work_stealing_actors::{Address, Array, Context, Handle, MergePoint, Priority, Reduction};
 
 use crate::{builder, spend};
 
@@ -303,97 +301,4 @@ fn urgent_messages_come_first() {
         system.run(send).expect("no panic");
         assert_eq!(*log.lock().expect("no panic"), [31, 5, 5, 0, 0, -5, -32]);
     }
-}
-
-/// One that works, and may end a phase or look at its path.
-struct Phases(Arc<Mutex<Vec<(u64, u64)>>>);
-
-#[derive(Clone, Copy)]
-enum Step {
-    Work(u64),
-    EndPhase,
-    Look,
-}
-
-impl Handle<Step> for Phases {
-    fn handle(&mut self, step: Step, context: &mut Context<'_, Self>) {
-        match step {
-            Step::Work(time) => spend(time),
-            Step::EndPhase => context.end_phase(),
-            Step::Look => {
-                let report = context.critical_path().expect("it is followed").report;
-                self.0.lock().expect("no panic").push((report.work, report.span));
-            }
-        }
-    }
-}
-
-/// Two actors that know nothing of each other: one with a long path ends a phase, then the other one, whose
-/// path was shorter or longer, works in the new phase.
-#[test]
-fn a_phase_counts_what_is_done_in_it_alone() {
-    for other in [1, 1000] {
-        let system = builder(1).build().expect("threads");
-        let seen = Arc::default();
-        let [first, second] = [(); 2].map(|()| system.spawn(Phases(Arc::clone(&seen))));
-        let step = |actor: &Address<Phases>, step| {
-            actor.send(step);
-            // The only worker handles it before the next one is sent.
-            while work_stealing_rt::yield_now() == Some(work_stealing_rt::Yield::Executed) {}
-        };
-        let steps = || {
-            step(&second, Step::Work(other));
-            step(&first, Step::Work(100));
-            step(&first, Step::EndPhase);
-            step(&second, Step::Work(5));
-            step(&second, Step::Look);
-            step(&first, Step::Work(2));
-        };
-        system.run(steps).expect("no panic");
-        assert_eq!(*seen.lock().expect("no panic"), [(5, 5)]);
-        let report = system.critical_path().report;
-        assert_eq!((report.work, report.span), (7, 5));
-    }
-}
-
-/// A hundred messages wait for an actor that handles them one after the other: the first one's way alone
-/// delays it.
-#[test]
-fn only_messages_on_the_path_cost_their_sending() {
-    let cost = |messages: u64| {
-        let system = builder(1).build().expect("threads");
-        let actor = system.spawn(Phases(Arc::default()));
-        let send = || (0..messages).for_each(|_| actor.send(Step::Work(1_000_000)));
-        system.run(send).expect("no panic");
-        let report = system.critical_path().report;
-        assert_eq!(report.span, 1_000_000 * messages);
-        report.burdened_span - report.span
-    };
-    assert!(cost(1) > 0);
-    assert_eq!(cost(100), cost(1));
-}
-
-/// A phase with many tasks takes long to analyse, by the CPU time of threads.
-struct Analysed(Arc<Mutex<f64>>);
-
-impl Handle<bool> for Analysed {
-    fn handle(&mut self, is_last: bool, context: &mut Context<'_, Self>) {
-        if is_last {
-            let clock = || critical_path::Clock::now(&mut critical_path::ThreadClock::new());
-            let begun = clock();
-            context.end_phase();
-            *self.0.lock().expect("no panic") = (clock() - begun) as f64;
-        }
-    }
-}
-
-#[test]
-fn the_analysis_is_no_part_of_the_next_phase() {
-    let builder = System::builder().workers(1).critical_path(true).automatic_priorities(true);
-    let (system, took) = (builder.build().expect("threads"), Arc::default());
-    let actor = system.spawn(Analysed(Arc::clone(&took)));
-    let send = || (0..=100_000).for_each(|n| actor.send(n == 100_000));
-    system.run(send).expect("no panic");
-    let (took, work) = (*took.lock().expect("no panic"), system.critical_path().report.work as f64);
-    assert!(work < 0.25 * took, "{work} ns of work after an analysis of {took} ns");
 }

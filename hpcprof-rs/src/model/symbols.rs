@@ -5,8 +5,10 @@
 
 use crate::model::hash::NumberedSet;
 use hpc_formats::numbered;
+use hpc_formats::process::Stamp;
 use hpc_formats::structure::Origin;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 
 /// A text in [`Symbols`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -33,6 +35,9 @@ pub struct Line {
     pub line: u32,
 }
 
+/// The module of code that lies in no file: generated code. Its addresses are those of one process.
+pub const GENERATED: &str = "[generated code]";
+
 /// A load module: one file, whichever processes mapped it.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Module {
@@ -40,6 +45,8 @@ pub struct Module {
     pub path: String,
     /// GNU build id; empty when there is none.
     pub build_id: Vec<u8>,
+    /// Its file when it was mapped, which tells it from others of that path that have no build id either.
+    pub stamp: Stamp,
 }
 
 impl Module {
@@ -124,6 +131,8 @@ pub struct Symbols {
     texts: NumberedSet<String>,
     /// Load modules.
     pub modules: NumberedSet<Module>,
+    /// Copies of the files that have gone since the measurement.
+    pub copies: BTreeMap<ModuleIndex, PathBuf>,
     /// Those whose structure is known. Samples in others stay under the module's name.
     pub analysed: BTreeSet<ModuleIndex>,
     /// Procedures.
@@ -182,9 +191,10 @@ impl Symbols {
         Some((module, frame.function?))
     }
 
-    /// The id of a module, which is new where path or build id differ.
-    pub fn add_module(&mut self, path: &str, build_id: &[u8]) -> ModuleIndex {
-        let module = Module { path: path.to_owned(), build_id: build_id.to_vec() };
+    /// The id of a module, which is new where path or build id differ, without one the file's stamp.
+    pub fn add_module(&mut self, path: &str, build_id: &[u8], stamp: Stamp) -> ModuleIndex {
+        let stamp = if build_id.is_empty() { stamp } else { Stamp::default() };
+        let module = Module { path: path.to_owned(), build_id: build_id.to_vec(), stamp };
         ModuleIndex(self.modules.insert_full(module).0 as u32)
     }
 

@@ -29,8 +29,9 @@ pub fn resolve(
     let mut incomplete = Vec::new();
     for (module, SampledModule { addresses, samples }) in sampled {
         let info = symbols.module(*module).clone();
+        let copy = symbols.copies.get(module).cloned();
         let mut own = Warnings::default();
-        let structure = library.find(&info, addresses, &mut own);
+        let structure = library.find(&info, copy.as_deref(), addresses, &mut own);
         if !own.is_empty() {
             incomplete.push(Incomplete {
                 module: info.base_name().to_owned(),

@@ -3,13 +3,15 @@
 //! Modules of processes become modules of the experiment, so two processes of one program share their code.
 
 use crate::model::hash::{FastMap, FastSet};
-use crate::model::symbols::{ModuleIndex, Symbols};
+use crate::model::symbols::{GENERATED, ModuleIndex, Symbols};
 use crate::model::warnings::Warnings;
 use crate::sources::measurements::{Measurements, ProcessInput, ThreadInput};
 use hpc_formats::address::{CodeAddress, ModuleId};
+use hpc_formats::process::Stamp;
 use hpc_formats::profile::{Record, SAMPLES};
 use hpcstruct_rs::parallel;
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 /// What was sampled in one module.
 #[derive(Clone, Debug, Default)]
@@ -51,7 +53,8 @@ pub fn collect(
     let mut seen = seen(measurements, threads);
     for (index, process) in measurements.processes.iter().enumerate() {
         let Seen { addresses, samples } = seen.remove(&index).unwrap_or_default();
-        let map = load_map(process, addresses, symbols, warnings);
+        let directory = &measurements.directories[process.run];
+        let map = load_map(process, directory, addresses, symbols, warnings);
         for address in &map.addresses {
             if let Some(module) = map.module(*address) {
                 let known: &mut SampledModule = sampled.entry(module).or_default();
@@ -137,16 +140,26 @@ fn seen(measurements: &Measurements, threads: usize) -> BTreeMap<usize, Seen> {
 
 fn load_map(
     process: &ProcessInput,
+    directory: &Path,
     mut addresses: FastSet<u64>,
     symbols: &mut Symbols,
     warnings: &mut Warnings,
 ) -> LoadMap {
     let mut map = LoadMap::default();
-    map.modules.insert(ModuleId::UNKNOWN.0, symbols.add_module("[unknown]", &[]));
+    let generated =
+        directory.join(format!("perf-{}-{}.map", process.pid, process.start_monotonic_ns));
+    let id = symbols.add_module(GENERATED, &[], Stamp::of(&generated));
+    if generated.is_file() {
+        symbols.copies.insert(id, generated);
+    }
+    map.modules.insert(ModuleId::UNKNOWN.0, id);
     match &process.process {
         Some(file) => {
             for module in &file.modules {
-                let id = symbols.add_module(&module.path, &module.build_id);
+                let id = symbols.add_module(&module.path, &module.build_id, module.stamp);
+                if !module.copy.is_empty() {
+                    symbols.copies.insert(id, directory.join(&module.copy));
+                }
                 map.modules.entry(module.id.0).or_insert(id);
             }
         }
@@ -166,7 +179,8 @@ fn load_map(
     for address in &map.addresses {
         let id = address.module().0;
         map.modules.entry(id).or_insert_with(|| {
-            symbols.add_module(&format!("[module {id} of process {}]", process.pid), &[])
+            let name = format!("[module {id} of process {}]", process.pid);
+            symbols.add_module(&name, &[], Stamp::default())
         });
     }
     map

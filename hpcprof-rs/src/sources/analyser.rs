@@ -10,7 +10,7 @@ use hpcstruct_rs::{Options, Rules, StructError, analyse};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 /// How to analyse modules.
@@ -65,6 +65,7 @@ impl Analyser {
     pub fn analyse(
         &mut self,
         module: &Module,
+        copy: Option<&Path>,
         addresses: &BTreeSet<u64>,
         warnings: &mut Warnings,
     ) -> Option<Structure> {
@@ -73,10 +74,11 @@ impl Analyser {
             return None;
         }
         self.options.addresses = Some(addresses.iter().copied().collect());
-        let path = OsString::from_vec(bytes_of(&module.path));
-        let analysed = self.answer(Path::new(&path));
+        let path = PathBuf::from(OsString::from_vec(bytes_of(&module.path)));
+        let is_same = copy.is_some() || !module.build_id.is_empty() || module.stamp.may_be(&path);
+        let analysed = self.answer(copy.unwrap_or(&path));
         let problem = match analysed {
-            Ok(structure) if !same_build(module, &structure) => {
+            Ok(structure) if !is_same || !same_build(module, &structure) => {
                 "was built again since the measurement: measure again".to_owned()
             }
             Ok(structure) => return Some(structure),

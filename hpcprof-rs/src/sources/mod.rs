@@ -3,5 +3,6 @@
 pub mod analyser;
 pub mod measurements;
 pub mod newest;
+pub mod perf_map;
 pub mod source_text;
 pub mod structures;

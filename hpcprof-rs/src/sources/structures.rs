@@ -1,13 +1,14 @@
 //! Finds the program structure of a module: a structure file in the measurement directories that covers the
 //! sampled addresses, else what the analyser says.
 
-use crate::model::symbols::{Module, is_system_module};
+use crate::model::symbols::{GENERATED, Module, is_system_module};
 use crate::model::warnings::Warnings;
 use crate::sources::analyser::Analyser;
 use crate::sources::measurements::decoded;
+use crate::sources::perf_map;
 use hpc_formats::structure::Structure;
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Directory of structure files within a measurement directory.
 pub const STRUCTURE_DIRECTORY: &str = "structure";
@@ -52,9 +53,13 @@ impl StructureLibrary {
     pub fn find(
         &mut self,
         module: &Module,
+        copy: Option<&Path>,
         addresses: &BTreeSet<u64>,
         warnings: &mut Warnings,
     ) -> Option<Structure> {
+        if module.path == GENERATED {
+            return perf_map::structure(copy?, addresses);
+        }
         let stored = self.structures.iter().position(|s| {
             let same = if module.build_id.is_empty() {
                 s.build_id.is_empty() && s.module == module.path
@@ -65,7 +70,7 @@ impl StructureLibrary {
         });
         let structure = match stored {
             Some(index) => self.structures.swap_remove(index),
-            None => self.analyser.analyse(module, addresses, warnings)?,
+            None => self.analyser.analyse(module, copy, addresses, warnings)?,
         };
         // Nobody rebuilds the system's libraries for a profile.
         if !is_system_module(module.base_name()) {

@@ -11,7 +11,9 @@ pub mod readers;
 use hpc_formats::address::{CodeAddress, ModuleId};
 use hpc_formats::critical_path::{self, CriticalPath};
 use hpc_formats::loss::LossCause;
-use hpc_formats::process::{self, CpuTimes, End, Entry, Module, SiteCounts, Start, Unprofiled};
+use hpc_formats::process::{
+    self, CpuTimes, End, Entry, Module, SiteCounts, Stamp, Start, Unprofiled,
+};
 use hpc_formats::profile::{
     Association, HEADER_SIZE, MAGIC, METRIC_SIZE, RecordKind, VERSION_MAJOR, VERSION_MINOR,
     default_metrics, header, meta,
@@ -382,6 +384,8 @@ impl Run {
             bias: 0,
             path: path.to_owned(),
             build_id: build_id.to_vec(),
+            stamp: Stamp::default(),
+            copy: String::new(),
         });
     }
 

@@ -1,6 +1,7 @@
 //! The session: the measurement of one process image, from start to end, with load map and fork.
 
 use crate::config::{Config, SourceKind};
+use crate::copies;
 use crate::host::{self, Host};
 use crate::image::{self, Image, clock};
 use crate::lcct::spare;
@@ -118,6 +119,8 @@ fn append_modules(modules: &[loadmap::Module]) {
             bias: m.bias,
             path: m.path.clone(),
             build_id: m.build_id.clone(),
+            stamp: m.file.stamp(),
+            copy: String::new(),
         }))
     };
     let entries: Vec<u8> = modules.iter().flat_map(entry).collect();
@@ -134,6 +137,15 @@ pub fn affinity_changed(another: Option<u32>) {
         Some(process) => activity::set_process(process),
         None if host::binds_threads() => {}
         None => activity::set_threads(threads::live().map(ThreadState::tid)),
+    }
+}
+
+/// Copies the modules whose files have gone, while they are mapped. Not async-signal-safe.
+pub fn keep_modules() {
+    let Some(image) = image::current() else { return };
+    let made = loadmap::with_current(|s| copies::make(&image.config.output, s.modules()));
+    for (id, name) in made.unwrap_or_default() {
+        append_or_count(&Entry::Copy(id, name));
     }
 }
 
@@ -298,6 +310,7 @@ pub fn stop(reason: &str) {
         state.complete_from_outside();
     }
     refresh_loadmap();
+    keep_modules();
     write_path();
     append_end(reason);
     if let Some(line) = latency::summary() {
@@ -355,6 +368,7 @@ pub fn prepare_for_refusals() {
 pub fn note_exec() {
     if is_running() {
         refresh_loadmap();
+        keep_modules();
         threads::current().inspect(|thread| thread.publish_so_far());
         write_path();
         append_end("exec");
@@ -362,6 +376,7 @@ pub fn note_exec() {
 }
 
 fn append_end(reason: &str) {
+    image::current().inspect(|i| copies::keep_perf_map(&i.config.output, i.pid, i.id));
     let counted = sites::counts();
     if !counted.is_empty() {
         append_or_count(&Entry::Sites(counted));

@@ -22,6 +22,7 @@ pub unsafe extern "C" fn dlclose(handle: *mut c_void) -> c_int {
     }
     // Writes the modules that samples refer to while they are still loaded.
     session::refresh_loadmap();
+    session::keep_modules();
     session::begin_unload();
     // SAFETY: as above.
     let result = unsafe { real(handle) };

@@ -5,7 +5,7 @@
 
 use crate::base::error::StructError;
 use hpc_formats::address::{CodeAddress, ModuleId};
-use hpc_formats::process::{Module, Process};
+use hpc_formats::process::{Module, Process, Stamp};
 use hpc_formats::profile::{Profile, Record, profiles};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
@@ -17,6 +17,10 @@ pub struct SampledModule {
     pub path: String,
     /// Its GNU build id then; empty when it had none.
     pub build_id: Vec<u8>,
+    /// Its file then.
+    pub stamp: Stamp,
+    /// A copy of its file, if that has gone since.
+    pub copy: Option<PathBuf>,
     /// Sampled addresses, as the module states them, ascending.
     pub addresses: Vec<u64>,
 }
@@ -33,7 +37,7 @@ pub struct Sampled {
 /// Identifies a process image: process id and start.
 type ImageKey = (u32, u64);
 /// Identifies a module's file.
-type FileKey = (String, Vec<u8>);
+type FileKey = (String, Vec<u8>, Stamp);
 
 /// Collects the sampled addresses of all processes in `directory`.
 ///
@@ -45,7 +49,7 @@ pub fn sampled(directory: &Path) -> Result<Sampled, StructError> {
     if processes.is_empty() {
         return Err(StructError::NoMeasurements(directory.to_owned()));
     }
-    let mut found: BTreeMap<FileKey, BTreeSet<u64>> = BTreeMap::new();
+    let mut found: BTreeMap<FileKey, (Option<PathBuf>, BTreeSet<u64>)> = BTreeMap::new();
     for path in files(directory, "hpcprofile")? {
         let mut problem = |text: String| {
             out.warnings.push(format!("{}: {text}", path.display()));
@@ -72,17 +76,23 @@ pub fn sampled(directory: &Path) -> Result<Sampled, StructError> {
             };
             for address in addresses(&profile) {
                 if let Some(module) = modules.get(&address.module()) {
-                    let key = (module.path.clone(), module.build_id.clone());
-                    found.entry(key).or_default().insert(address.offset());
+                    let key = (module.path.clone(), module.build_id.clone(), module.stamp);
+                    let (copy, addresses) = found.entry(key).or_default();
+                    addresses.insert(address.offset());
+                    if !module.copy.is_empty() {
+                        *copy = Some(directory.join(&module.copy));
+                    }
                 }
             }
         }
     }
     out.modules = found
         .into_iter()
-        .map(|((path, build_id), addresses)| SampledModule {
+        .map(|((path, build_id, stamp), (copy, addresses))| SampledModule {
             path,
             build_id,
+            stamp,
+            copy,
             addresses: addresses.into_iter().collect(),
         })
         .collect();

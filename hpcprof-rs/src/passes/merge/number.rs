@@ -242,7 +242,10 @@ impl Numbers {
 
 fn modules(symbols: &Symbols) -> (Vec<code::Module>, Vec<u32>) {
     let mut sorted: Vec<usize> = (0..symbols.modules.len()).collect();
-    sorted.sort_by_key(|m| (&symbols.modules[*m].path, &symbols.modules[*m].build_id));
+    sorted.sort_by_key(|m| {
+        let module = &symbols.modules[*m];
+        (&module.path, &module.build_id, module.stamp)
+    });
     let mut rank = vec![0; sorted.len()];
     let modules = (0..).zip(&sorted).map(|(id, index)| {
         rank[*index] = id;
@@ -259,7 +262,8 @@ fn modules(symbols: &Symbols) -> (Vec<code::Module>, Vec<u32>) {
 /// The order of procedures: name, module, declaration, origin.
 fn by_name(symbols: &Symbols, a: ProcedureIndex, b: ProcedureIndex) -> Ordering {
     let (a, b) = (symbols.procedure(a), symbols.procedure(b));
-    let module = |m: Option<_>| m.map(|m| symbols.module(m)).map(|m| (&m.path, &m.build_id));
+    let module =
+        |m: Option<_>| m.map(|m| symbols.module(m)).map(|m| (&m.path, &m.build_id, m.stamp));
     let line = |line: Option<Line>| line.map(|l| (symbols.text(l.file), l.line));
     let name = symbols.text(a.name).cmp(symbols.text(b.name));
     name.then_with(|| module(a.module).cmp(&module(b.module)))

@@ -5,7 +5,7 @@
 //! | with an unwind rule, nearly all | three registers and two distances (`unwind_rule`) |
 //! | with other call frame information | gimli, over all registers (`cfi`) |
 //! | without information | analysis of its machine code up to the return (`instructions`) |
-//! | in generated code, where that fails | the frame pointer, after a call |
+//! | where that fails | the frame pointer, if nothing below it can be the return address |
 //!
 //! A step by a rule drops all registers but three. When `cfi` later needs another register, it repeats the
 //! steps from the start over all registers.
@@ -123,8 +123,8 @@ impl Native {
         code.follows_call(address)
     }
 
-    /// Steps out of a frame without information, by analysis of its instructions; out of generated code
-    /// whose instructions lead to no return, by its frame pointer.
+    /// Steps out of a frame without information, by analysis of its instructions, or by its frame pointer if
+    /// they lead to no return.
     fn step_by_instructions(
         &mut self,
         callee: &Callee<'_>,
@@ -141,7 +141,7 @@ impl Native {
             code = Code { snapshot: callee.snapshot, cfi: &mut self.cfi, window: &mut self.window };
             caller = instructions::caller(registers, callee.is_exact, &mut code, stack);
         }
-        if caller.is_none() && callee.method == Method::Generated {
+        if caller.is_none() {
             caller = without_return(callee, registers, &mut code, stack);
         }
         let caller = caller.ok_or(End::Broken(LossCause::NoUnwindInfo))?;
@@ -223,10 +223,15 @@ impl Native {
     }
 }
 
-/// The caller of generated code whose instructions lead to no return; `None` unless a call ends there.
+/// The largest frame, in bytes, that is searched for a return address.
+const LARGEST_SEARCHED: u64 = 4096;
+
+/// The caller of code whose instructions lead to no return, as in interpreters and generated code; `None`
+/// unless a call ends there.
 ///
-/// A frame that called has set up its frame pointer, if it uses one. An interrupted one may be about to, so
-/// its frame pointer tells nothing. An instruction that cannot be read is no code: it was just called.
+/// The return address is beside the frame pointer, if the frame has set it up. If it has not, the return
+/// address lies below. So nothing below may be one. An instruction that cannot be read is no code: it was
+/// just called.
 fn without_return(
     callee: &Callee<'_>,
     registers: Registers,
@@ -235,13 +240,20 @@ fn without_return(
 ) -> Option<Registers> {
     let Pointers { ip, sp, fp } = callee.registers;
     let mut caller = registers;
-    let at = if !callee.is_exact {
-        if fp < sp || fp % 8 != 0 {
+    let at = if code.at(ip).is_some() {
+        if fp < sp || fp - sp > LARGEST_SEARCHED || (fp | sp) % 8 != 0 {
             return None;
+        }
+        for below in (sp..fp).step_by(8) {
+            let word = stack.read(below)?;
+            let is_in_stack = word.wrapping_sub(sp) < 1 << 20;
+            if !is_in_stack && code.follows_call(word) {
+                return None;
+            }
         }
         caller = Registers::new(0, 0, stack.read(fp)?);
         fp.checked_add(8)?
-    } else if code.at(ip).is_none() {
+    } else if callee.is_exact {
         sp
     } else {
         return None;

@@ -11,6 +11,7 @@
 mod module;
 mod scan;
 
+use crate::copies::Identity;
 use crate::system;
 use hpc_formats::address::{CodeAddress, ModuleId};
 pub use module::{Module, UnwindSections};
@@ -376,9 +377,10 @@ fn assign_ids(modules: &mut [Module], old: Option<&Snapshot>) -> Changes {
     for m in modules.iter_mut() {
         let same = |o: &&Module| o.start == m.start && o.bias == m.bias && o.path == m.path;
         if let Some(known) = old.and_then(|s| s.modules.iter().find(same)) {
-            m.id = known.id;
+            (m.id, m.file) = (known.id, known.file);
             continue;
         }
+        m.file = Identity::at(&m.path);
         let ids = pending::all(generation, m.start, m.bias);
         let ids = if ids.is_empty() { vec![next_id().unwrap_or(ModuleId::UNKNOWN)] } else { ids };
         m.id = ids[0];

@@ -1,5 +1,6 @@
 //! A mapped module and its unwind information.
 
+use crate::copies::Identity;
 use hpc_formats::address::ModuleId;
 
 /// Unwind sections of a module: mapped bytes, with link-time addresses.
@@ -30,6 +31,8 @@ pub struct Module {
     pub path: String,
     /// GNU build id, or empty.
     pub build_id: Vec<u8>,
+    /// Its file when the module was first seen.
+    pub file: Identity,
     /// Unwind information, if any.
     pub sections: Option<UnwindSections>,
     /// The mapped bytes of its readable executable segments.

@@ -4,6 +4,7 @@
 //! Async-signal-safe: [`sections_at`]. Not: [`scan`].
 
 use super::module::{Module, UnwindSections};
+use crate::copies::Identity;
 use crate::maps;
 use hpc_formats::address::ModuleId;
 use hpc_formats::process::text_of;
@@ -251,6 +252,7 @@ fn describe(info: &libc::dl_phdr_info, vdso: u64) -> Option<Module> {
         bias,
         path: module_path(info, start, vdso != 0 && (start..end).contains(&vdso)),
         build_id,
+        file: Identity::default(),
         sections,
         code,
     })
@@ -283,7 +285,12 @@ pub fn executable_path() -> String {
         unsafe { (libc::getauxval(libc::AT_BASE), libc::getauxval(libc::AT_PHDR)) };
     let told = || maps::at(headers).filter(|m| m.inode != 0).map(|m| m.path);
     let path = if base == 0 { told() } else { std::fs::read_link("/proc/self/exe").ok() };
-    path.map_or_else(|| "[executable]".to_owned(), |p| text_of(p.as_os_str().as_bytes()))
+    let Some(path) = path else {
+        return "[executable]".to_owned();
+    };
+    // So the kernel says that the file has gone since.
+    let path = path.as_os_str().as_bytes();
+    text_of(path.strip_suffix(b" (deleted)").unwrap_or(path))
 }
 
 /// Finds `NT_GNU_BUILD_ID` in a note segment.
