@@ -243,8 +243,8 @@ fn summarise(
     for (index, process) in measurements.processes.iter().enumerate() {
         summarise::process(index, process, &mut experiment, warnings);
         while let Some(thread) = threads.next_if(|t| t.summary.process == index) {
-            for (cause, samples) in &thread.losses {
-                experiment.add_loss(index, cause, *samples);
+            for (cause, loss) in &thread.losses {
+                experiment.add_loss(index, cause, *loss);
             }
             if let Some(damage) = thread.damage.take() {
                 warnings.add(damage);

@@ -93,7 +93,7 @@ CREATE TABLE projection(name TEXT PRIMARY KEY, contexts INTEGER NOT NULL, same_a
 CREATE TABLE data_file(path TEXT PRIMARY KEY, bytes INTEGER NOT NULL, crc32 INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE loss(
     process INTEGER NOT NULL REFERENCES process, cause TEXT NOT NULL, samples INTEGER NOT NULL,
-    PRIMARY KEY(process, cause)) WITHOUT ROWID;
+    time_ns INTEGER NOT NULL, PRIMARY KEY(process, cause)) WITHOUT ROWID;
 CREATE TABLE spawnerless(
     thread INTEGER NOT NULL REFERENCES thread, samples INTEGER NOT NULL, runtime TEXT NOT NULL,
     PRIMARY KEY(thread, runtime)) WITHOUT ROWID;

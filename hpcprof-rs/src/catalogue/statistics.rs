@@ -37,8 +37,14 @@ pub struct Statistics {
     pub samples: i64,
     /// Samples whose path reaches the program's entry.
     pub rooted: i64,
+    /// The time that samples in the tree stand for.
+    pub sampled_ns: i64,
+    /// The same of those whose path reaches the program's entry.
+    pub rooted_ns: i64,
     /// Lost and partial samples by cause.
     pub lost: BTreeMap<String, i64>,
+    /// The time that they stand for.
+    pub lost_ns: BTreeMap<String, i64>,
     /// CPU time that no sample stands for, with whose it is.
     pub missing: Vec<(String, i64)>,
     /// Programs that ran unprofiled.
@@ -97,11 +103,16 @@ impl Statistics {
         let hosts = read_hosts(connection)?;
         let parts = read_parts(connection, References::to(&hosts))?;
         let processes = read_processes(connection, References::to(&parts))?;
-        let lost = counts(connection, "loss", "cause")?;
-        let partial = lost.iter().filter(|(cause, _)| cause.starts_with("partial:"));
+        let lost = counts(connection, "loss", "cause", "samples")?;
+        let lost_ns = counts(connection, "loss", "cause", "time_ns")?;
+        let partial = |of: &BTreeMap<String, i64>| {
+            let partial = of.iter().filter(|(cause, _)| cause.starts_with("partial:"));
+            sum(partial.map(|(_, n)| *n))
+        };
         let all = |value: fn(&Process) -> i64| sum(processes.iter().map(value));
         let (samples, spinning_ns) = (all(|p| p.samples), all(|p| p.idle_ns));
-        let sampled_ns = all(|p| p.working_ns).saturating_add(spinning_ns);
+        let in_tree_ns = all(|p| p.working_ns);
+        let sampled_ns = in_tree_ns.saturating_add(spinning_ns);
         let runs = Run::all(&parts, &processes);
         let walls = runs.iter().map(|run| run.wall(&hosts));
         let first = processes.first();
@@ -121,10 +132,12 @@ impl Statistics {
             wait_ns: sum(runs.iter().zip(walls).map(|(run, wall)| run.wait(wall))),
             hosts: hosts.into_iter().map(|host| host.name).collect(),
             samples,
-            rooted: samples.saturating_sub(sum(partial.map(|(_, n)| *n))),
+            rooted: samples.saturating_sub(partial(&lost)),
+            sampled_ns: in_tree_ns,
+            rooted_ns: in_tree_ns.saturating_sub(partial(&lost_ns)),
             missing: read_missing(connection)?,
             unprofiled: read_unprofiled(connection)?,
-            unknown_caller_samples: counts(connection, "spawnerless", "runtime")?,
+            unknown_caller_samples: counts(connection, "spawnerless", "runtime", "samples")?,
             oversubscribed_ns: all(|p| p.oversubscribed_ns),
             cpu_ns: all(|p| p.cpu_ns).max(sampled_ns),
             spinning_ns,
@@ -132,6 +145,7 @@ impl Statistics {
             unknown_lock_wait_ns: all(|p| p.unknown_lock_wait_ns),
             executables: processes.into_iter().map(|p| p.executable).collect(),
             lost,
+            lost_ns,
         })
     }
 
@@ -140,9 +154,12 @@ impl Statistics {
         sum(self.missing.iter().map(|(_, ns)| *ns))
     }
 
-    /// Share of the samples that are rooted.
+    /// Share of the samples that are rooted, each by the time that it stands for.
     pub fn rooted_percent(&self) -> f64 {
-        self.rooted as f64 * 100.0 / self.samples.max(1) as f64
+        match self.sampled_ns {
+            0 => self.rooted as f64 * 100.0 / self.samples.max(1) as f64,
+            all => self.rooted_ns as f64 * 100.0 / all as f64,
+        }
     }
 }
 
@@ -298,9 +315,14 @@ fn read_unprofiled(connection: &Connection) -> Result<Vec<UnprofiledProgram>> {
     })
 }
 
-/// Samples in a table, by key.
-fn counts(connection: &Connection, table: &str, key: &str) -> Result<BTreeMap<String, i64>> {
-    let sql = format!("SELECT {key}, SUM(samples) FROM {table} GROUP BY 1");
+/// Sums of a column of a table, by key.
+fn counts(
+    connection: &Connection,
+    table: &str,
+    key: &str,
+    column: &str,
+) -> Result<BTreeMap<String, i64>> {
+    let sql = format!("SELECT {key}, SUM({column}) FROM {table} GROUP BY 1");
     let mut query = connection.prepare(&sql)?;
     let rows = query.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
     rows.collect()

@@ -67,6 +67,23 @@ impl ThreadSummary {
     }
 }
 
+/// Samples that are lost or partial, and the time that they stand for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Loss {
+    /// How many.
+    pub samples: u64,
+    /// Their time, nanoseconds.
+    pub nanoseconds: u64,
+}
+
+impl Loss {
+    /// Adds others.
+    pub fn add(&mut self, other: Loss) {
+        self.samples = self.samples.saturating_add(other.samples);
+        self.nanoseconds = self.nanoseconds.saturating_add(other.nanoseconds);
+    }
+}
+
 /// CPU time that no sample stands for.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Missing {
@@ -136,7 +153,7 @@ pub struct Experiment {
     /// Threads, by process and ordinal.
     pub threads: Vec<ThreadSummary>,
     /// Lost and partial samples by process and cause.
-    pub losses: BTreeMap<(usize, String), u64>,
+    pub losses: BTreeMap<(usize, String), Loss>,
     /// CPU time that no sample stands for, largest first.
     pub missing: Vec<Missing>,
     /// Programs that ran unprofiled.
@@ -155,8 +172,7 @@ pub struct Experiment {
 
 impl Experiment {
     /// Counts lost or partial samples of a process.
-    pub fn add_loss(&mut self, process: usize, cause: &str, samples: u64) {
-        let count = self.losses.entry((process, cause.to_owned())).or_insert(0);
-        *count = count.saturating_add(samples);
+    pub fn add_loss(&mut self, process: usize, cause: &str, loss: Loss) {
+        self.losses.entry((process, cause.to_owned())).or_default().add(loss);
     }
 }

@@ -1,11 +1,15 @@
 //! Summaries of processes and threads: identity, end, counters, losses.
 
-use crate::model::experiment::{Experiment, ProcessSummary, ThreadSummary};
+use crate::model::experiment::{Experiment, Loss, ProcessSummary, ThreadSummary};
 use crate::model::warnings::Warnings;
 use crate::sources::measurements::{ProcessInput, ThreadInput};
 use hpc_formats::loss::LossCause;
 use hpc_formats::process::Start;
+use hpc_formats::profile::Header;
 use std::collections::BTreeMap;
+
+/// Why a process's file ended before the process.
+const SANDBOX: &str = "sandbox that refuses samples";
 
 /// Adds a process's summary and its lost samples; partial ones are counted in the tree.
 pub fn process(
@@ -29,7 +33,7 @@ pub fn process(
             start.pid, start.executable
         ));
     }
-    if end.as_ref().is_some_and(|end| end.reason == "sandbox that refuses samples") {
+    if end.as_ref().is_some_and(|end| end.reason == SANDBOX) {
         warnings.add(format!(
             "process {} ({}) entered a sandbox (seccomp) that refuses what samples need: what it did from \
              then on is in no figure",
@@ -45,14 +49,22 @@ pub fn process(
             (0, n) | (n, _) => n,
         };
     }
-    for losses in headers().map(|h| &h.losses).chain(end.iter().map(|e| &e.losses)) {
+    // A lost sample of a thread stands for as long as its others do on average.
+    let of_threads = headers().map(|h| (&h.losses, distance(h)));
+    let of_process = end.iter().map(|e| (&e.losses, start.period_ns));
+    for (losses, each) in of_threads.chain(of_process) {
         for (cause, samples) in losses.iter().filter(|(cause, _)| !cause.is_partial()) {
-            experiment.add_loss(index, cause.name(), *samples);
+            let loss = Loss { samples: *samples, nanoseconds: samples.saturating_mul(each) };
+            experiment.add_loss(index, cause.name(), loss);
         }
     }
     // A process that entered a sandbox wrote its end then, and had more samples.
     let last_sample = headers().map(|h| h.last_ns).max().unwrap_or(0);
-    let last_ns = end.as_ref().map_or(0, |end| end.monotonic_ns).max(last_sample);
+    let last_ns = match &end {
+        Some(end) if end.reason != SANDBOX => end.monotonic_ns,
+        Some(end) => end.monotonic_ns.max(last_sample),
+        None => last_sample,
+    };
     let ceiling = 1_000_000_000_u64.checked_div(u64::from(start.rate_ceiling));
     experiment.processes.push(ProcessSummary {
         run: input.run,
@@ -85,19 +97,24 @@ fn coarse_rate(start: &Start) -> Option<String> {
     })
 }
 
+/// The time that a sample of a thread stands for on average, nanoseconds.
+fn distance(header: &Header) -> u64 {
+    let periods = header.weight as f64 / header.samples.max(1) as f64;
+    (periods.max(1.0) * header.period_ns as f64).round() as u64
+}
+
 /// A thread's summary, before its samples are counted.
 pub fn thread(process: usize, input: &ThreadInput) -> ThreadSummary {
     let header = &input.header;
     let periods = |n: f64| (n * header.period_ns as f64).round() as u64;
     let recorded = header.weight.saturating_add(header.idle_weight);
-    let distance = header.weight as f64 / header.samples.max(1) as f64;
     ThreadSummary {
         process,
         header: header.clone(),
         samples: 0,
         unknown_caller_samples: BTreeMap::new(),
         sampled_ns: periods(recorded.saturating_add(lost(&header.losses)) as f64),
-        distance_ns: periods(distance.max(1.0)),
+        distance_ns: distance(header),
         idle_ns: periods(header.idle_weight as f64),
         oversubscribed_ns: periods(header.oversubscribed),
         totals: BTreeMap::new(),

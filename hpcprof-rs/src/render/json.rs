@@ -226,6 +226,9 @@ fn quality(run: &Statistics) -> String {
         let counts = counts.iter().map(|(key, n)| format!("{}:{n}", Text(key)));
         format!("{{{}}}", joined(counts))
     };
+    let lost_seconds = run.lost_ns.iter();
+    let lost_seconds =
+        lost_seconds.map(|(cause, ns)| format!("{}:{}", Text(cause), exact_seconds(*ns)));
     let missing = run.missing.iter().map(|(what, ns)| {
         let seconds = exact_seconds(*ns);
         object(&[("what", &Text(what)), ("seconds", &seconds)])
@@ -238,6 +241,8 @@ fn quality(run: &Statistics) -> String {
         ("samples", &run.samples),
         ("rooted", &run.rooted),
         ("lost", &counts(&run.lost)),
+        ("rooted_seconds", &exact_seconds(run.rooted_ns)),
+        ("lost_seconds", &format!("{{{}}}", joined(lost_seconds))),
         ("missing", &format!("[{}]", joined(missing))),
         ("unprofiled", &format!("[{}]", joined(unprofiled))),
         ("spawnerless", &sum(run.unknown_caller_samples.values().copied())),

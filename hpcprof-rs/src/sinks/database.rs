@@ -131,8 +131,9 @@ fn begin_file(
     insert(&connection, "projection", projections, |rows, _, (name, contexts, same_as)| {
         rows.add(params![name, contexts, same_as])
     })?;
-    insert(&connection, "loss", &experiment.losses, |rows, _, ((process, cause), samples)| {
-        rows.add(params![*process as i64 + 1, cause, signed(*samples)])
+    insert(&connection, "loss", &experiment.losses, |rows, _, ((process, cause), loss)| {
+        let (samples, time) = (signed(loss.samples), signed(loss.nanoseconds));
+        rows.add(params![*process as i64 + 1, cause, samples, time])
     })?;
     insert(&connection, "missing", &experiment.missing, |rows, id, missing| {
         rows.add(params![id, missing.what, signed(missing.nanoseconds)])

@@ -2,7 +2,7 @@
 //! into a tree of its own, and spools the thread's values.
 
 use crate::model::contexts::ContextTree;
-use crate::model::experiment::ThreadSummary;
+use crate::model::experiment::{Loss, ThreadSummary};
 use crate::model::metrics::{CATEGORY_PREFIX, ON_PATH};
 use crate::model::symbols::Symbols;
 use crate::passes::merge::paths::{Anchored, PathResolver, ProcessFrames, Projections};
@@ -52,11 +52,19 @@ pub struct MergedThread {
     /// What is known of it.
     pub summary: ThreadSummary,
     /// Lost and partial samples by cause.
-    pub losses: BTreeMap<&'static str, u64>,
+    pub losses: BTreeMap<&'static str, Loss>,
     /// What to warn of.
     pub damage: Option<String>,
     /// Where its values are in the worker's spool.
     pub values: Range,
+}
+
+impl MergedThread {
+    /// So many samples are damaged.
+    fn lose(&mut self, samples: u64) {
+        let nanoseconds = samples.saturating_mul(self.summary.distance_ns);
+        self.losses.insert(DAMAGED_PROFILE, Loss { samples, nanoseconds });
+    }
 }
 
 /// One worker.
@@ -124,7 +132,7 @@ impl Shard {
         match thread.read(&mut buffer) {
             Ok(profile) => self.add_profile(inputs, &profile, thread, &mut merged)?,
             Err(problem) => {
-                merged.losses.insert(DAMAGED_PROFILE, thread.header.samples);
+                merged.lose(thread.header.samples);
                 merged.damage = Some(format!(
                     "{}: {problem}; this thread's samples are lost, all others are kept: run again for \
                      them",
@@ -205,7 +213,7 @@ impl Shard {
         let missing = header.records.saturating_sub(profile.len() as u64);
         if unreadable > 0 || missing > 0 || gone > 1 {
             if gone > 0 {
-                merged.losses.insert(DAMAGED_PROFILE, gone);
+                merged.lose(gone);
             }
             merged.damage = Some(format!(
                 "{}: damaged ({} of {} records unreadable, {gone} of {} samples lost), the rest is kept: \
@@ -264,8 +272,8 @@ fn count(merged: &mut MergedThread, labels: Labels, amounts: &[u64], inputs: Inp
     let summary = &mut merged.summary;
     summary.samples = summary.samples.saturating_add(samples);
     if let Some(cause) = labels.partial {
-        let lost = merged.losses.entry(cause.name()).or_default();
-        *lost = lost.saturating_add(samples);
+        let lost = Loss { samples, nanoseconds: work };
+        merged.losses.entry(cause.name()).or_default().add(lost);
     }
     if let Some(runtime) = labels.unknown_caller {
         let known: &mut u64 = summary.unknown_caller_samples.entry(runtime).or_default();
