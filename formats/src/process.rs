@@ -61,6 +61,9 @@ pub struct Start {
     pub job: String,
 }
 
+/// File of a measurement directory with what the user typed: the program and its arguments, a NUL between.
+pub const COMMAND_FILE: &str = "command";
+
 /// The name by which a user knows a program: its file's. Cargo's hash is dropped from benchmarks and tests,
 /// which lie in a folder `deps`.
 pub fn program_name(executable: &str) -> &str {

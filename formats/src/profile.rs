@@ -13,8 +13,9 @@
 mod metric;
 
 pub use metric::{
-    Aggregation, IDLENESS, LOCK_WAIT, MAX_METRICS, METRIC_NAME_SIZE, METRIC_SIZE, MPI_WAIT, Metric,
-    Representation, SAMPLES, Unit, VALUES_PER_RECORD, WORK, default_metrics, wait_metric,
+    Aggregation, EFFORT_SQUARES, IDLENESS, IDLENESS_SQUARES, LOCK_WAIT, MAX_METRICS,
+    METRIC_NAME_SIZE, METRIC_SIZE, MPI_WAIT, Metric, Representation, SAMPLES, Unit,
+    VALUES_PER_RECORD, WORK, WORK_SQUARES, default_metrics, square_metrics, wait_metric,
 };
 
 use crate::address::CodeAddress;
@@ -24,7 +25,7 @@ use std::fmt;
 /// First bytes of every profile.
 pub const MAGIC: [u8; 8] = *b"HPCRSPRF";
 /// Readers refuse another major version.
-pub const VERSION_MAJOR: u16 = 3;
+pub const VERSION_MAJOR: u16 = 4;
 /// Readers accept any minor version.
 pub const VERSION_MINOR: u16 = 0;
 /// Bytes before the first record.

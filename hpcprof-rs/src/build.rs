@@ -31,7 +31,10 @@ use crate::views::fold::{self, FoldOptions, Folded, fold_contexts};
 use crate::views::stored;
 use hpc_formats::message;
 use hpc_formats::process;
-use hpc_formats::profile::{Aggregation, IDLENESS, LOCK_WAIT, MPI_WAIT, SAMPLES, Unit, WORK};
+use hpc_formats::profile::{
+    Aggregation, EFFORT_SQUARES, IDLENESS, IDLENESS_SQUARES, LOCK_WAIT, MPI_WAIT, SAMPLES, Unit,
+    WORK, WORK_SQUARES,
+};
 use hpcstruct_rs::{Progress, parallel};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -197,6 +200,7 @@ fn layout(metrics: &[Metric], symbols: &Symbols) -> Layout {
         metrics: metrics.len(),
         spread: (0..metrics.len())
             .filter(|m| metrics[*m].part_of.is_none() && metrics[*m].name != SAMPLES)
+            .filter(|m| !metrics[*m].is_square())
             .collect(),
     }
 }
@@ -204,7 +208,8 @@ fn layout(metrics: &[Metric], symbols: &Symbols) -> Layout {
 /// Metrics of the profiles beside samples, work and idleness, by name. Only what adds up belongs to contexts.
 fn other_metrics(measurements: &Measurements, warnings: &mut Warnings) -> Vec<Metric> {
     let known = measurements.profiles().flat_map(|(_, thread)| &thread.header.metrics);
-    let known = known.filter(|m| ![SAMPLES, WORK, IDLENESS].contains(&m.name.as_str()));
+    let own = [SAMPLES, WORK, IDLENESS, WORK_SQUARES, IDLENESS_SQUARES, EFFORT_SQUARES];
+    let known = known.filter(|m| !own.contains(&m.name.as_str()));
     let mut others: BTreeMap<&str, Metric> = BTreeMap::new();
     for metric in known {
         if metric.aggregation != Aggregation::Sum {
@@ -290,7 +295,7 @@ fn process_sites<'a>(
 }
 
 /// The program's name for the default database directory: as in the measurement directory's
-/// name, else the executable's.
+/// name, else what the user typed, else the executable's.
 fn program_name(measurements: &Measurements) -> String {
     let directory = measurements
         .directories
@@ -300,11 +305,9 @@ fn program_name(measurements: &Measurements) -> String {
     if let Some(name) = directory.as_deref().and_then(newest::program_of_directory) {
         return name.to_owned();
     }
-    let executable = measurements
-        .processes
-        .iter()
-        .filter_map(|p| p.process.as_ref())
-        .map(|p| p.start.executable.as_str())
-        .find(|e| !e.is_empty());
+    let typed = measurements.commands.iter().filter_map(|words| words.first());
+    let starts = measurements.processes.iter().filter_map(|p| p.process.as_ref());
+    let executables = starts.map(|p| &p.start.executable);
+    let executable = typed.chain(executables).map(String::as_str).find(|e| !e.is_empty());
     executable.map_or("unknown", process::program_name).to_owned()
 }

@@ -30,6 +30,7 @@ use crate::views::fold::{FoldOptions, Folded, fold};
 use crate::views::prune::{Limits, prune};
 use crate::views::view::View;
 use crate::views::{bottom_up, flat, stored, threads, top_down, user_code};
+use clap::CommandFactory as _;
 use hpc_formats::message;
 use start_up::calibration::{self, Calibration, State};
 use std::io::Write;
@@ -57,6 +58,9 @@ fn build_and_show(args: &BuildArgs, style: Style, out: &mut impl Write) -> Resul
         [] => vec![newest::run_directory(Path::new("."))?],
         given => given.to_vec(),
     };
+    if let Some(command) = inputs.iter().find_map(|path| meant(path)) {
+        return Err(Error::Usage(command));
+    }
     let path = match inputs.as_slice() {
         [one] if one.join(schema::FILE_NAME).is_file() => one.clone(),
         _ => {
@@ -65,10 +69,22 @@ fn build_and_show(args: &BuildArgs, style: Style, out: &mut impl Write) -> Resul
             for line in warnings.lines() {
                 message!("hpcprof-rs: warning: {line}");
             }
+            for line in warnings.details().filter(|_| args.verbose) {
+                message!("hpcprof-rs: {line}");
+            }
             path?
         }
     };
     first_screen::print(&Catalogue::open(&path)?, thresholds, style, out)
+}
+
+/// What a path that does not exist is meant for, if it is nearly a command.
+fn meant(path: &Path) -> Option<String> {
+    let text = path.to_str().filter(|_| !path.exists())?;
+    let commands = Cli::command();
+    let mut names = commands.get_subcommands().map(clap::Command::get_name);
+    let name = names.find(|name| strsim::damerau_levenshtein(name, text) <= 2)?;
+    Some(format!("no such directory: {text}; did you mean `hpcprof-rs {name}`?"))
 }
 
 /// The views that `show` prints.
@@ -106,7 +122,7 @@ fn threads(args: &ThreadsArgs, style: Style, out: &mut impl Write) -> Result<()>
         Some(contexts) => catalogue.threads_in(contexts)?,
         None => catalogue.threads()?,
     };
-    let table = threads::arrange(rows, metric, context.is_none());
+    let table = threads::arrange(rows, metric, context.is_none(), catalogue.statistics.takers);
     let threads = Threads {
         table: &table,
         catalogue: &catalogue,
@@ -123,7 +139,16 @@ fn threads(args: &ThreadsArgs, style: Style, out: &mut impl Write) -> Result<()>
 
 fn regions(args: &RegionsArgs, style: Style, out: &mut impl Write) -> Result<()> {
     let catalogue = open(args.database.as_deref())?;
-    let find = |of: &Catalogue| Ok(find::find(of, &of.contexts(Projection::Logical)?));
+    let find = |of: &Catalogue| {
+        let sizes: Vec<String> = of.statistics.sizes.iter().map(u32::to_string).collect();
+        if sizes.len() > 1 {
+            // What p cores could have gained is nothing that runs on others tell.
+            let problem = format!("has runs on {} cores", sizes.join(" and "));
+            let remedy = "build a database of those on one number of cores each (-o)";
+            return Err(Error::input(&of.path, problem, remedy));
+        }
+        Ok(find::find(of, &of.contexts(Projection::Logical)?))
+    };
     let regions = find(&catalogue)?;
     let serial = args.serial.as_deref().map(|path| find(&Catalogue::open(path)?));
     let (calibration, no_calibration) =

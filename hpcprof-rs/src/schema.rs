@@ -8,7 +8,7 @@ use crate::model::metrics::{IDLENESS, OVERHEAD, WORK};
 /// `PRAGMA application_id`: "HPCR".
 pub const APPLICATION_ID: i64 = 0x4850_4352;
 /// `PRAGMA user_version`.
-pub const VERSION: i64 = 5;
+pub const VERSION: i64 = 6;
 /// The catalogue within a database directory.
 pub const FILE_NAME: &str = "database.sqlite";
 /// Folder of what is known of each run, as Parquet.
@@ -33,6 +33,7 @@ CREATE TABLE host(id INTEGER PRIMARY KEY, name TEXT NOT NULL, boot TEXT NOT NULL
 CREATE TABLE run(
     id INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, run_set INTEGER NOT NULL,
     host INTEGER NOT NULL REFERENCES host, job TEXT NOT NULL, directory TEXT NOT NULL,
+    command TEXT NOT NULL,
     start_ns INTEGER NOT NULL, wall_ns INTEGER NOT NULL);
 CREATE TABLE process(
     id INTEGER PRIMARY KEY, run INTEGER NOT NULL REFERENCES run, pid INTEGER NOT NULL,
@@ -80,7 +81,7 @@ CREATE TABLE context(
 CREATE TABLE value(
     context INTEGER NOT NULL REFERENCES context, metric INTEGER NOT NULL REFERENCES metric,
     inclusive INTEGER NOT NULL, exclusive INTEGER NOT NULL, threads INTEGER,
-    least INTEGER, most INTEGER, sigma REAL, error REAL NOT NULL,
+    least INTEGER, most INTEGER, sigma REAL, error REAL,
     PRIMARY KEY(context, metric)) WITHOUT ROWID;
 CREATE TABLE summary(
     id INTEGER PRIMARY KEY, view TEXT NOT NULL, parent INTEGER REFERENCES summary,
@@ -166,6 +167,11 @@ CREATE VIEW named_scope AS SELECT
     LEFT JOIN module m ON m.id = COALESCE(p.module, r.module)
     LEFT JOIN file f ON f.id = COALESCE(s.file, l.file, r.file, p.file)
     LEFT JOIN file cf ON cf.id = s.call_file;
+CREATE VIEW takers AS SELECT COALESCE(SUM(MIN(cores, threads)), 0) AS threads FROM
+    (SELECT SUM(cores) AS cores, SUM(threads) AS threads FROM
+        (SELECT r.run_set, MAX(p.cores) AS cores, SUM(p.threads) AS threads
+         FROM process p JOIN run r ON r.id = p.run GROUP BY r.run_set, r.host)
+     GROUP BY run_set);
 CREATE VIEW top_down AS SELECT
     c.id AS context, c.last, c.parent, c.depth, printf('%016x', c.key) AS key,
     s.kind, s.name, s.procedure, s.module, s.file, s.line, s.call_file, s.call_line,
@@ -174,7 +180,8 @@ CREATE VIEW top_down AS SELECT
     {all_idleness} AS inclusive_idleness, {all_overhead} AS inclusive_overhead,
     {all_work} + {all_idleness} + {all_overhead} AS inclusive_effort,
     w.error / 1e9 AS work_error, i.error / 1e9 AS idleness_error, o.error / 1e9 AS overhead_error,
-    w.threads AS threads, w.most * 1.0 * w.threads / nullif(w.inclusive, 0) AS work_imbalance
+    w.threads AS threads,
+    w.most * 1.0 * MAX(w.threads, (SELECT threads FROM takers)) / nullif(w.inclusive, 0) AS work_imbalance
     FROM context c JOIN named_scope s ON s.id = c.scope
     {joins};
 CREATE VIEW hot_contexts AS SELECT * FROM top_down

@@ -228,8 +228,10 @@ fn modules_without_structure_keep_their_samples_under_their_name() {
     run.structures.clear();
     run.write(&temp.join("m"));
     let text = warnings(temp.path(), "m -o db");
-    has(&text, "/opt/app: ");
+    has(&text, "100 % of the samples are in code without names or source lines, of app, libc.so.6");
+    has(&text, "; /opt/app: ");
     has(&text, "measure again");
+    assert_eq!(text.lines().count(), 1, "{text}");
     let view = view(&temp.join("db"), "flat", &[]);
     let app = named(&view["roots"], "/opt/app");
     assert_eq!(app["children"][0]["children"][0]["name"], "[app]");
@@ -478,4 +480,27 @@ fn contexts_of_another_database_or_none_are_refused() {
     refused("No such file");
     std::fs::remove_dir_all(database.join("contexts")).expect("removed");
     refused("No such file");
+}
+
+#[test]
+fn what_was_meant_is_said() {
+    let temp = TempDir::new();
+    let database = database(&full_run());
+    let file = temp.join("pool");
+    std::fs::write(&file, "#!/bin/sh\n").expect("a file");
+    let nowhere = temp.join("none/x.svg");
+    for (line, said) in [
+        (vec!["botom-up"], "no such directory: botom-up; did you mean `hpcprof-rs bottom-up`?"),
+        (vec!["top-down", text(&file)], "is a file, but not a database"),
+        (
+            vec!["bottom-up", text(&database), "--metric", "lock-wait"],
+            "lock-wait was not measured (`hpcrun-rs -e lock-wait PROGRAM`)",
+        ),
+        (
+            vec!["export", text(&database), "--format", "flamegraph", "-o", text(&nowhere)],
+            "none: is no folder; make it, or give -o another path",
+        ),
+    ] {
+        has(&tool(&line).expect_err("refused"), said);
+    }
 }

@@ -22,21 +22,16 @@ fn program(samples: [u64; 2]) -> Database {
 
 #[test]
 fn an_order_that_may_be_chance_is_said_once_in_every_view() {
-    let views = [
-        "top-down",
-        "bottom-up",
-        "bottom-up --metric idleness",
-        "flat",
-        "flat --metric samples",
-        "threads",
-    ];
-    // The difference of a and b samples has a standard error of the root of a + b.
+    let views =
+        ["top-down", "bottom-up", "bottom-up --metric idleness", "flat", "flat --metric samples"];
+    // A part p of n samples errs by the root of p (1 - p) n.
     for (samples, percent) in [
-        ([25, 16], Some("±20 %")),
-        ([64, 50], Some("±12 %")),
+        ([25, 16], Some("±13 %")),
+        ([36, 27], Some("±11 %")),
         // Nobody doubts these.
         ([64, 16], None),
         // Here each errs by a tenth at most.
+        ([64, 50], None),
         ([400, 390], None),
     ] {
         let database = program(samples);
@@ -58,6 +53,8 @@ fn an_order_that_may_be_chance_is_said_once_in_every_view() {
             Some(percent) => has(&database.screen, &format!("few samples (first row: {percent})")),
             None => lacks(&database.screen, "few samples"),
         }
+        // What a thread took is no matter of chance.
+        lacks(&show(&database, "threads"), "few samples");
         // A quotient has no such error.
         let shown = show(&database, "bottom-up --metric idleness/work");
         lacks(&shown, "few samples");

@@ -407,7 +407,7 @@ fn a_file_appears_whole_or_not_at_all() {
     let line = refused(&database, &to(temp.path()));
     has(&line, "is a directory; give -o the name of a file");
     let line = refused(&database, &to(&temp.join("no/such")));
-    has(&line, "check the path");
+    has(&line, "/no: is no folder; make it");
     let line = refused(&database, &to(Path::new("/dev/full")));
     has(&line, "cannot write /dev/full");
     has(&line, "free some space");

@@ -16,6 +16,16 @@ fn run(image: u64, samples: u64) -> Run {
 }
 
 #[test]
+fn regions_are_those_of_one_number_of_cores() {
+    let (first, mut second) = (run(1, 9), run(2, 9));
+    second.start.cores = 4;
+    second.end.as_mut().expect("an end").cores = 4;
+    let both = build(&[&[&first], &[&second]], &[]);
+    has(&refused(&both, "regions"), "has runs on 2 and 4 cores; build a database");
+    assert!(on(&build(&[&[&first]], &[]), "regions").is_ok());
+}
+
+#[test]
 fn the_wall_times_of_two_runs_add_up() {
     // The second one after a reboot: its clock is smaller.
     let runs = [run(500_000_000 * MS, 100), run(7 * MS, 60)];

@@ -61,10 +61,6 @@ pub(crate) struct Options {
           default_missing_value = "")]
     pub(crate) critical_path: Option<WhileRunning>,
 
-    /// Keep a trace of the samples over time (not available yet).
-    #[arg(long)]
-    pub(crate) trace: bool,
-
     /// Say nothing unless something is wrong.
     #[arg(short, long)]
     pub(crate) quiet: bool,
@@ -172,9 +168,6 @@ pub(crate) struct Event {
 impl Options {
     /// The events, checked.
     pub(crate) fn events(&self) -> Result<Events, Failure> {
-        if self.trace {
-            return Err(Failure::own("--trace is not available yet; leave it out for a profile"));
-        }
         parse_events(&self.event).map_err(Failure::Own)
     }
 }

@@ -158,6 +158,7 @@ fn prepare(options: &cli::Options) -> Result<Prepared, Failure> {
             directory: &made,
         };
         environment::add_sampler(&mut command, &settings);
+        output::keep_command(&made, &options.program);
         directory = Some(made);
     }
     Ok(Prepared { program, directory, command, warnings: inspected.warnings, job })

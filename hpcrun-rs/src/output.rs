@@ -3,10 +3,11 @@
 use crate::failure::Failure;
 use crate::job::Job;
 use crate::text;
-use hpc_formats::process::{program_name, text_of};
+use hpc_formats::process::{COMMAND_FILE, program_name, text_of};
 use nix::unistd::{AccessFlags, access};
+use std::ffi::OsString;
 use std::fs;
-use std::io;
+use std::io::{self, Write as _};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -98,10 +99,23 @@ fn make_numbered(program: &Path) -> Result<PathBuf, Failure> {
     Err(Failure::own(format!("{base} to {base}-9999 exist; remove some or use -o")))
 }
 
+/// Keeps what the user typed, unless another process of the job has. The program may be a link or a script,
+/// so that its own arguments are other ones. A report does without it, so a failure is none of the run.
+pub(crate) fn keep_command(directory: &Path, words: &[OsString]) {
+    let path = directory.join(COMMAND_FILE);
+    if let Ok(mut file) = fs::OpenOptions::new().write(true).create_new(true).open(path) {
+        let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
+        let _ = file.write_all(&words.join(&0));
+    }
+}
+
 /// Removes a directory if nothing was measured into it.
 pub(crate) fn remove_if_empty(directory: &Path) {
-    // Fails if it is not empty, as it should.
-    let _ = fs::remove_dir(directory);
+    let mut names = fs::read_dir(directory).into_iter().flatten().flatten().map(|e| e.file_name());
+    if names.all(|name| name == COMMAND_FILE) {
+        let _ = fs::remove_file(directory.join(COMMAND_FILE));
+        let _ = fs::remove_dir(directory);
+    }
 }
 
 /// The directory as the user would type it in a shell: relative when it is below the current one.

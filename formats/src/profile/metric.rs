@@ -26,6 +26,13 @@ pub const WORK: &str = "work";
 /// Name of the idle cores' time that a sampled thread is charged.
 pub const IDLENESS: &str = "idleness";
 
+/// Name of the sum over samples of the squares of their work.
+pub const WORK_SQUARES: &str = "squares:work";
+/// Name of the same of their idleness.
+pub const IDLENESS_SQUARES: &str = "squares:idleness";
+/// Name of the same of their work and idleness together.
+pub const EFFORT_SQUARES: &str = "squares:effort";
+
 /// Name of the time that other threads waited for a lock that the context held.
 pub const LOCK_WAIT: &str = "lock-wait";
 /// Name of the time that the thread waited in calls of a message-passing library.
@@ -42,6 +49,8 @@ numbered! {
         Bytes = 3, "bytes";
         /// A quotient of two amounts.
         Ratio = 4, "ratio";
+        /// A square of time; its base unit is that of the microsecond.
+        SquareSeconds = 5, "seconds^2";
     }
 }
 
@@ -83,7 +92,8 @@ pub struct Metric {
 }
 
 impl Metric {
-    /// The amount that the word of a value stands for, in base units: nanoseconds for seconds, else units.
+    /// The amount that the word of a value stands for, in base units: nanoseconds for seconds, square
+    /// microseconds for their squares, else units.
     /// Infinite if it is beyond the range of an f64.
     pub fn amount(&self, word: u64) -> f64 {
         let value = match self.representation {
@@ -150,6 +160,20 @@ pub fn default_metrics(period_ns: u64) -> [Metric; 3] {
         sum(WORK, Unit::Seconds, Integer, period),
         sum(IDLENESS, Unit::Seconds, Float, period),
     ]
+}
+
+/// The sums of squares, by which sums over samples err, in this order, for a sampling period in nanoseconds.
+pub fn square_metrics(period_ns: u64) -> [Metric; 3] {
+    use Representation::{Float, Integer};
+    let period_us = period_ns as f64 / 1e3;
+    let sum = |name: &str, representation| Metric {
+        name: name.to_owned(),
+        unit: Unit::SquareSeconds,
+        aggregation: Aggregation::Sum,
+        representation,
+        scale: period_us * period_us,
+    };
+    [sum(WORK_SQUARES, Integer), sum(IDLENESS_SQUARES, Float), sum(EFFORT_SQUARES, Float)]
 }
 
 /// Waiting by the clock, in nanoseconds, by the name of what is waited for.
@@ -299,7 +323,7 @@ mod tests {
             (second, &[0], "a metric has no name"),
             (second, &[0xff], "a metric's name is not UTF-8"),
             (second + KINDS, &[0], "a metric's unit is unknown"),
-            (second + KINDS, &[5], "a metric's unit is unknown"),
+            (second + KINDS, &[6], "a metric's unit is unknown"),
             (second + KINDS + 1, &[4], "a metric's aggregation is unknown"),
             (second + KINDS + 2, &[3], "a metric's representation is unknown"),
             (second + SCALE, &scale(0.0), "a metric's scale is not a positive number"),

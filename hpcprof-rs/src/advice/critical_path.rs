@@ -3,7 +3,7 @@
 use crate::model::critical_path::{CriticalPath, Procedure};
 use crate::model::symbols::is_system_module;
 use crate::render::critical_path::{Remarks, Scale, is_function, name_in, parts, without_symbol};
-use hpc_formats::critical_path::{DIVIDED, ratio};
+use hpc_formats::critical_path::{DIVIDED, Edge, ratio};
 use std::collections::BTreeSet;
 
 /// Procedures that are named.
@@ -111,8 +111,9 @@ fn advice(path: &CriticalPath, workers: u32, time: impl Fn(f64) -> String) -> Ve
     let parallelism = path.parallelism();
     let limit = match parallelism < f64::from(workers) {
         true => format!(
-            "the path limits the program: no number of workers is more than {parallelism:.1} times as fast \
-             as one"
+            "the path limits the program: with {} no number of cores is more than {parallelism:.1} times as \
+             fast as one",
+            given(path)
         ),
         false => format!(
             "{workers} workers limit the program: there is work for {parallelism:.1} at once, on average"
@@ -162,6 +163,17 @@ fn advice(path: &CriticalPath, workers: u32, time: impl Fn(f64) -> String) -> Ve
     let lines = [limit].into_iter().chain(gaining.take(NAMED));
     let lines = lines.chain(hidden).chain(late);
     lines.collect()
+}
+
+/// What the path takes for given, and another run may have otherwise.
+fn given(path: &CriticalPath) -> &'static str {
+    let has = |edges: &[Edge]| path.segments.iter().any(|s| edges.contains(&s.edge));
+    match (has(&[Edge::Lock]), has(&[Edge::Condition, Edge::Wake, Edge::Barrier, Edge::Channel])) {
+        (true, _) => "these threads and this order of locks",
+        (false, true) => "these threads and this order of events",
+        (false, false) if has(&[Edge::Message]) => "these messages",
+        (false, false) => "these tasks",
+    }
 }
 
 fn shares(path: &CriticalPath, procedure: &Procedure) -> String {

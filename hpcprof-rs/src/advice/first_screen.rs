@@ -8,13 +8,16 @@ use crate::catalogue::Catalogue;
 use crate::catalogue::metrics::{IDLENESS, MetricSelector, OVERHEAD, WORK, busy, effort};
 use crate::catalogue::statistics::Statistics;
 use crate::error::{Error, Result, one_line};
-use crate::render::chance::Sampled;
+use crate::model::errors::Sampled;
 use crate::render::names;
 use crate::render::numbers::{percent, seconds};
 use crate::render::style::Style;
 use crate::views::prune::Limits;
 use crate::views::top_down;
-use crate::views::view::View;
+use crate::views::view::{Label, View};
+use hpc_formats::profile::LOCK_WAIT;
+use hpc_formats::structure::Origin;
+use std::cmp::Reverse;
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -27,6 +30,8 @@ const CONTEXTS: (usize, usize) = (10, 4);
 const OTHER_LINES: usize = 12;
 /// Contexts below this share of the effort are not read, percent: no row depends on one.
 const LEAST_READ: f64 = 0.1;
+/// Idleness and overhead of less than this share of the effort are not what to look at next.
+const LEAST_LOSS: f64 = 0.1;
 /// Below this share of rooted samples no verdict is given, percent.
 const LEAST_ROOTED: f64 = 80.0;
 
@@ -167,7 +172,30 @@ impl Screen<'_> {
         if !times.is_empty() {
             writeln!(out, "{}", times.join("; "))?;
         }
+        if let Some(locks) = self.lock_wait() {
+            writeln!(out, "{}", names::middle(&locks, self.style.width))?;
+        }
         writeln!(out)
+    }
+
+    /// How long threads waited for locks, and who held them for most of that, where it was measured.
+    fn lock_wait(&self) -> Option<String> {
+        let metric = self.catalogue.metrics.iter().position(|m| m.name == LOCK_WAIT)?;
+        let code = &self.catalogue.code;
+        let held = (0..).zip(&self.view.nodes).filter_map(|(id, node)| match node.label {
+            Label::Procedure(p) if code.procedure(p).origin == Origin::User => {
+                Some((self.view.inclusive.of(id)[metric], Reverse(id), p))
+            }
+            _ => None,
+        });
+        // The innermost of the user's procedures that has most.
+        let (most, ..) = held.clone().max()?;
+        let (held, _, holder) = held.filter(|(held, ..)| *held == most).last()?;
+        (held > 0).then(|| {
+            let name = one_line(&code.procedure(holder).name);
+            let (all, held) = (seconds(self.view.totals[metric]), seconds(held));
+            format!("lock-wait {all} s: {held} s while {name} held the lock")
+        })
     }
 
     fn contexts(&self, out: &mut impl Write) -> io::Result<()> {
@@ -238,11 +266,9 @@ impl Screen<'_> {
     /// A remark if the order of rows may be chance: there are few samples, and the efforts of neighbours
     /// differ by less than twice the standard error of their difference.
     fn chance(&self, rows: &[Row]) -> Option<String> {
-        let sampled = |row: &Row| Sampled {
-            amount: effort(&row.values) as f64,
-            samples: self.catalogue.samples(&row.values),
-        };
-        let rows: Vec<Sampled> = rows.iter().take(CONTEXTS.0).map(sampled).collect();
+        let errors = self.catalogue.errors();
+        let rows = rows.iter().take(CONTEXTS.0);
+        let rows: Vec<Sampled> = rows.map(|row| errors.of_effort(&row.values)).collect();
         let first = rows.first().filter(|row| row.is_few())?;
         let is_chance = |pair: &[Sampled]| pair[0].may_follow(pair[1]);
         rows.windows(2).any(is_chance).then(|| {
@@ -291,8 +317,15 @@ impl Screen<'_> {
         out: &mut impl Write,
     ) -> io::Result<()> {
         let location = self.location(row);
-        let rest = if row.rest { " (the rest)" } else { "" };
-        let room = name_width.saturating_sub(rest.len());
+        let rest = match &row.mostly {
+            Some(most) => {
+                let room = name_width.saturating_sub(row.name.chars().count() + " (mostly )".len());
+                format!(" (mostly {})", names::middle(&one_line(most), room.max(10)))
+            }
+            None if row.rest => " (the rest)".to_owned(),
+            None => String::new(),
+        };
+        let room = name_width.saturating_sub(rest.chars().count());
         let name = format!("{}{rest}", names::middle(&one_line(&row.name), room));
         let verdict = match (self.advice(row.verdict), row.verdict) {
             (text, _) if text.is_empty() => text,
@@ -320,14 +353,16 @@ impl Screen<'_> {
             true => "critical-path",
             false => "bottom-up",
         };
-        let metric = if is_tracked {
-            ""
-        } else if totals[IDLENESS] >= totals[OVERHEAD] && totals[IDLENESS] * 50 >= effort(totals) {
-            " --metric idleness"
-        } else if totals[OVERHEAD] * 50 >= effort(totals) {
-            " --metric overhead"
-        } else {
-            ""
+        let is_loss = |metric: usize| {
+            totals[metric] as f64 >= effort(totals) as f64 * LEAST_LOSS
+                && totals[metric] >= totals[IDLENESS].max(totals[OVERHEAD])
+        };
+        let metric = match () {
+            () if is_tracked => "",
+            () if self.lock_wait().is_some() => " --metric lock-wait",
+            () if is_loss(IDLENESS) => " --metric idleness",
+            () if is_loss(OVERHEAD) => " --metric overhead",
+            () => "",
         };
         writeln!(out, "next: hpcprof-rs {view} {}{metric}", shell_word(&self.catalogue.path))
     }

@@ -1,8 +1,9 @@
 //! Chooses the contexts that matter: the rows of the first screen.
 //!
 //! Each row stands for cost of its own: wrappers around one callee are passed through, and a context is
-//! split into its callees where their verdicts differ from its own. Rows are the user's procedures. What
-//! libraries and scaffolding cost is part of them, unless most of the program is that.
+//! split into its callees where their verdicts differ from its own, or where it has so much that they divide
+//! the program's time. Rows are the user's procedures. What libraries and scaffolding cost is part of them,
+//! unless most of the program is that. Contexts that differ only in such code are one row.
 
 use crate::advice::efficiency::{Thresholds, Verdict};
 use crate::advice::owners::{Owner, enclosing, owners};
@@ -26,6 +27,8 @@ pub struct Row {
     pub location: u32,
     /// Whether callees that have rows of their own are left out of its values.
     pub rest: bool,
+    /// The procedure that has most of its work, if it is another one.
+    pub mostly: Option<String>,
     /// Its values.
     pub values: Vec<i64>,
     /// Its cell of the table.
@@ -38,6 +41,10 @@ const LEAST_SHARE: f64 = 0.01;
 const WRAPPER_SHARE: f64 = 0.05;
 /// A context is split when callees of another verdict hold this share of it.
 const DIFFERENT_SHARE: f64 = 0.2;
+/// A context with this share of the effort is split when several callees hold [`DIFFERENT_SHARE`] of it.
+const LARGE_SHARE: f64 = 0.4;
+/// A procedure has most of a row's work from this share on.
+const MOST_SHARE: f64 = 0.5;
 
 /// Owners are added until the rows' procedures hold this share of the effort.
 const OWNED_SHARE: f64 = 0.5;
@@ -77,6 +84,7 @@ pub fn rows(view: &View, catalogue: &Catalogue, thresholds: Thresholds) -> Vec<R
             chooser.choose(node, &mut rows);
         }
     }
+    let mut rows = chooser.merged(rows);
     rows.sort_by_key(|r| Reverse(effort(&r.values)));
     rows
 }
@@ -292,7 +300,9 @@ impl Chooser<'_> {
         let chain = self.chain(node);
         let end = chain.last().copied().unwrap_or(node);
         let verdict = self.verdict(end);
-        if self.different(end, verdict) >= self.effort(end) * DIFFERENT_SHARE {
+        let splits = |part: f64| part >= self.effort(end) * DIFFERENT_SHARE;
+        let is_large = self.effort(end) >= effort(&self.view.totals) as f64 * LARGE_SHARE;
+        if splits(self.different(end, verdict)) || (is_large && self.divides(end)) {
             self.split(end, rows);
             return;
         }
@@ -305,6 +315,20 @@ impl Chooser<'_> {
             _ => named.unwrap_or(end),
         };
         self.push(node, &[], rows);
+    }
+
+    /// Whether the time of `node` divides among several callees, at it or further down.
+    fn divides(&self, node: u32) -> bool {
+        let mut at = node;
+        loop {
+            let callees = self.callees(at);
+            let held: f64 = callees.iter().map(|callee| self.effort(*callee)).sum();
+            match callees[..] {
+                _ if held < self.effort(at) * DIFFERENT_SHARE => return false,
+                [only] => at = only,
+                _ => return true,
+            }
+        }
     }
 
     /// The effort of the outermost callees below `node` whose verdict is another.
@@ -332,17 +356,67 @@ impl Chooser<'_> {
         }
     }
 
+    /// The procedure that has most of the work at and below `node`, but for these callees.
+    fn most(&self, node: u32, callees: &[u32], work: i64) -> Option<String> {
+        let mut own: BTreeMap<u32, i64> = BTreeMap::new();
+        let mut stack = vec![(node, None)];
+        while let Some((at, around)) = stack.pop() {
+            let around = match self.view.node(at).label {
+                Label::Procedure(p) if self.view.node(at).kind != Kind::Loop.name() => Some(p),
+                _ => around,
+            };
+            if let Some(procedure) = around {
+                let sum = own.entry(procedure).or_default();
+                *sum = sum.saturating_add(busy(self.view.exclusive.of(at)));
+            }
+            let below = self.view.node(at).children.iter().filter(|c| !callees.contains(c));
+            stack.extend(below.map(|c| (*c, around)));
+        }
+        let (procedure, most) = own.into_iter().max_by_key(|(_, own)| *own)?;
+        let is_most = most > 0 && most as f64 >= work as f64 * MOST_SHARE;
+        let name = &self.catalogue.code.procedure(procedure).name;
+        // A closure is called by the procedure that the row is about, or is unknown to who wrote it.
+        let is_said = is_most && enclosing(name) == name;
+        is_said.then(|| name.split('@').next().unwrap_or(name).to_owned())
+    }
+
+    /// Rows of one procedure in one place as one.
+    fn merged(&self, rows: Vec<Row>) -> Vec<Row> {
+        let mut merged: Vec<Row> = Vec::with_capacity(rows.len());
+        for row in rows {
+            let place =
+                |row: &Row| self.view.node(row.location).label.location(&self.catalogue.code);
+            let is_same = |known: &&mut Row| known.name == row.name && place(known) == place(&row);
+            match merged.iter_mut().find(is_same) {
+                Some(known) => {
+                    add_all(&mut known.values, &row.values);
+                    known.rest |= row.rest;
+                    known.mostly = known.mostly.take().filter(|m| Some(m) == row.mostly.as_ref());
+                    if known.verdict != row.verdict {
+                        known.verdict = Verdict::of(&known.values, self.thresholds);
+                    }
+                }
+                None => merged.push(row),
+            }
+        }
+        merged
+    }
+
     /// A row for what `node` has beside these callees.
     fn push(&self, node: u32, callees: &[u32], rows: &mut Vec<Row>) {
         let (all, wait) = self.waits[node as usize];
         let elsewhere = sum(callees.iter().map(|c| self.waits[*c as usize].0));
         let values = self.rest(node, callees);
         let (name, location) = self.name(node);
+        let verdict = self.verdict_of(&values, (all.saturating_sub(elsewhere), wait));
+        let spins = matches!(verdict, Verdict::Spins(_));
+        let most = self.most(node, callees, busy(&values));
         rows.push(Row {
+            mostly: most.filter(|most| *most != name && !spins),
             name,
             location,
             rest: !callees.is_empty(),
-            verdict: self.verdict_of(&values, (all.saturating_sub(elsewhere), wait)),
+            verdict,
             values,
         });
     }

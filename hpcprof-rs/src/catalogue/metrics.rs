@@ -3,6 +3,7 @@
 use crate::catalogue::sql::{inconsistent, rows};
 use crate::error::Error;
 use crate::metrics::expression::Expression;
+use crate::model::errors::{Errors, Sampled};
 use crate::model::metrics::Metric;
 use hpc_formats::profile::{Aggregation, Unit};
 use rusqlite::{Connection, Result};
@@ -80,6 +81,31 @@ impl<'a> MetricSelector<'a> {
                 metric => values.get(metric - 1).copied().unwrap_or(0),
             }),
             MetricSelector::Effort | MetricSelector::Metric(_) => Some(self.of(values) as f64),
+        }
+    }
+
+    /// Its value for the values of a node, with the standard error; `None` if it is measured or does not add
+    /// up.
+    pub fn sampled(self, errors: Errors<'_>, values: &[i64]) -> Option<Sampled> {
+        match self {
+            MetricSelector::Effort => Some(errors.of_effort(values)),
+            MetricSelector::Metric(metric) => errors.of(metric, values),
+            MetricSelector::Derived(expression) if expression.adds_up() => {
+                let amount = self.value(values)?;
+                let mut sum = Sampled { amount, error: 0.0, shared: 0.0 };
+                // The errors of the parts add up, at most.
+                for metric in 0..values.len() {
+                    let mut one = vec![0; values.len()];
+                    one[metric] = 1_000_000_000;
+                    let factor = self.value(&one)? / 1e9;
+                    if let Some(part) = errors.of(metric, values).filter(|_| factor != 0.0) {
+                        sum.error += factor.abs() * part.error;
+                        sum.shared += factor * part.shared;
+                    }
+                }
+                Some(sum).filter(|sum| sum.error > 0.0)
+            }
+            MetricSelector::Derived(_) => None,
         }
     }
 

@@ -24,12 +24,15 @@ use crate::error::{Error, Result};
 use crate::metrics::expression::{Expression, Fault, Variable};
 use crate::metrics::unit::Unit;
 use crate::model::code::Code;
+use crate::model::errors::Errors;
 use crate::model::hash::FastMap;
-use crate::model::metrics::{Metric, ON_PATH};
+use crate::model::metrics::{Metric, ON_PATH, SQUARES, first_square};
 use crate::model::tree::Tree;
 use crate::schema;
-use hpc_formats::profile::{Aggregation, SAMPLES};
+use hpc_formats::profile::{Aggregation, LOCK_WAIT, SAMPLES};
 use rusqlite::{Connection, OpenFlags};
+use std::fs::File;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 /// What to do about a database that cannot be read.
@@ -88,6 +91,12 @@ impl Catalogue {
             };
             return Err(Error::input(path, problem, GIVE));
         }
+        let mut head = Vec::new();
+        let read = File::open(&file).and_then(|opened| opened.take(16).read_to_end(&mut head));
+        read.map_err(Error::io("read", &file))?;
+        if path == file && !head.starts_with(b"SQLite format 3") {
+            return Err(Error::input(path, "is a file, but not a database of hpcprof-rs", GIVE));
+        }
         let damaged = |e: rusqlite::Error| damaged(path, &e);
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection = Connection::open_with_flags(&file, flags).map_err(damaged)?;
@@ -110,7 +119,10 @@ impl Catalogue {
 
     fn read(path: &Path, connection: Connection) -> rusqlite::Result<Catalogue> {
         let metrics = metrics::read(&connection)?;
-        if !metrics.iter().take(FIXED.len()).map(|m| m.name.as_str()).eq(FIXED) {
+        let names = || metrics.iter().map(|m| m.name.as_str());
+        if !names().take(FIXED.len()).eq(FIXED)
+            || !names().skip(first_square(metrics.len())).eq(SQUARES)
+        {
             return Err(sql::inconsistent("metric"));
         }
         let code = code::read(&connection)?;
@@ -167,6 +179,11 @@ impl Catalogue {
         position.map_or(0, |at| values[at])
     }
 
+    /// The standard errors of its values.
+    pub fn errors(&self) -> Errors<'_> {
+        Errors { metrics: &self.metrics, samples: self.statistics.samples }
+    }
+
     /// Whether a critical path was tracked.
     pub fn is_tracked(&self) -> bool {
         self.metrics.iter().any(|m| m.name == ON_PATH)
@@ -181,7 +198,9 @@ impl Catalogue {
     /// metrics.
     pub fn metric(&self, text: &str) -> Result<Expression> {
         let effort = Variable { name: EFFORT, unit: Unit::SECONDS, adds_up: true };
-        let metrics = self.metrics.iter().map(|metric| Variable {
+        // Those that users may name come first.
+        let metrics = self.metrics.iter().filter(|metric| !metric.is_square());
+        let metrics = metrics.map(|metric| Variable {
             name: &metric.name,
             unit: metric.unit.into(),
             adds_up: metric.aggregation == Aggregation::Sum,
@@ -190,6 +209,10 @@ impl Catalogue {
         Expression::parse(text, &variables).map_err(|problem| {
             let database = self.path.display();
             let problem = match problem.fault {
+                Fault::UnknownName(_) if text.contains(LOCK_WAIT) => {
+                    let how = format!("`hpcrun-rs -e {LOCK_WAIT} PROGRAM`");
+                    format!("{LOCK_WAIT} was not measured ({how}); {database} has")
+                }
                 Fault::UnknownName(name) if name == text => {
                     format!("no metric `{name}` in {database}; it has")
                 }

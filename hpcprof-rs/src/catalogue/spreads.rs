@@ -13,6 +13,8 @@ use rusqlite::OptionalExtension as _;
 pub struct Spread {
     /// Threads.
     pub threads: u32,
+    /// Threads that could have had some: these, and as many as the cores.
+    pub takers: u32,
     /// Work of all of them.
     pub sum: i64,
     /// Least work of a thread.
@@ -24,9 +26,9 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// Most work of a thread by the mean.
+    /// Most work of a thread by the mean of all that could have had some.
     pub fn imbalance(&self) -> Option<f64> {
-        let mean = self.sum as f64 / f64::from(self.threads);
+        let mean = self.sum as f64 / f64::from(self.takers);
         Some(self.most as f64 / mean).filter(|ratio| ratio.is_finite())
     }
 }
@@ -35,9 +37,10 @@ impl Spread {
 type Sums = (i64, spread::Spread);
 
 impl Spread {
-    fn of(&(sum, spread): &Sums) -> Option<Spread> {
+    fn of(&(sum, spread): &Sums, takers: u32) -> Option<Spread> {
         (spread.threads > 0).then(|| Spread {
             threads: spread.threads,
+            takers: takers.max(spread.threads),
             sum,
             least: spread.least,
             most: spread.most,
@@ -116,7 +119,8 @@ impl Catalogue {
             },
         )?;
         one.end(&mut sums);
-        Ok(sums.iter().map(Spread::of).collect())
+        let takers = self.statistics.takers;
+        Ok(sums.iter().map(|sums| Spread::of(sums, takers)).collect())
     }
 
     /// The spread of work in a context, if it has any.
@@ -126,8 +130,10 @@ impl Catalogue {
                 WHERE context = ? AND metric = ?";
             let mut query = connection.prepare_cached(sql)?;
             let spread = query.query_row([context.row(), WORK as i64], |row| {
+                let threads = row.get(0)?;
                 Ok(Spread {
-                    threads: row.get(0)?,
+                    threads,
+                    takers: self.statistics.takers.max(threads),
                     sum: row.get(1)?,
                     least: row.get(2)?,
                     most: row.get(3)?,

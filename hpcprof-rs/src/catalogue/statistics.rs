@@ -5,7 +5,7 @@ use crate::catalogue::sql::{References, inconsistent, rows};
 use crate::model::experiment::UnprofiledProgram;
 use hpc_formats::process::program_name;
 use rusqlite::{Connection, Result};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// All processes and threads together. Times are nanoseconds.
 #[derive(Clone, PartialEq, Debug)]
@@ -31,6 +31,10 @@ pub struct Statistics {
     /// From the first start to the last end, summed over the runs, each of which has its own clock. Hosts of
     /// one run worked at the same time.
     pub wall_ns: i64,
+    /// All that occur.
+    pub sizes: BTreeSet<u32>,
+    /// Threads that could work at once, as many as the cores, of all runs together.
+    pub takers: u32,
     /// Estimated wall time in which no thread worked: what effort on all cores does not fill.
     pub wait_ns: i64,
     /// Samples in the tree.
@@ -68,6 +72,8 @@ struct Part {
     set: i64,
     /// Its host, by index.
     host: u32,
+    /// What the user typed.
+    command: Vec<String>,
 }
 
 struct Host {
@@ -118,15 +124,21 @@ impl Statistics {
         let first = processes.first();
         Ok(Statistics {
             program: first.map_or(String::new(), |p| {
-                let arguments = p.arguments.iter().skip(1).map(String::as_str);
-                let words = std::iter::once(program_name(&p.executable)).chain(arguments);
+                let (program, words) = match &*parts[p.part as usize].command {
+                    [] => (&p.executable, &p.arguments),
+                    typed => (&typed[0], &typed.to_vec()),
+                };
+                let arguments = words.iter().skip(1).map(String::as_str);
+                let words = std::iter::once(program_name(program)).chain(arguments);
                 words.collect::<Vec<_>>().join(" ")
             }),
+            takers: connection.query_row("SELECT threads FROM takers", [], |row| row.get(0))?,
             event: first.map_or(String::new(), |p| p.event.clone()),
             period_ns: first.map_or(0, |p| p.period_ns),
             runs: runs.len(),
             parts: parts.len(),
             cores: runs.iter().map(Run::cores).max().unwrap_or(0),
+            sizes: runs.iter().map(Run::cores).collect(),
             threads: processes.iter().map(|p| u64::from(p.threads)).sum(),
             wall_ns: sum(walls.clone()),
             wait_ns: sum(runs.iter().zip(walls).map(|(run, wall)| run.wait(wall))),
@@ -208,9 +220,9 @@ impl Run {
             }
         }
         for (part, span) in spans {
-            let Part { set, host } = parts[part as usize];
-            let run = runs.entry(set).or_default();
-            run.0.entry(host).or_default().spans.push(span);
+            let Part { set, host, .. } = &parts[part as usize];
+            let run = runs.entry(*set).or_default();
+            run.0.entry(*host).or_default().spans.push(span);
         }
         runs.into_values().collect()
     }
@@ -263,8 +275,15 @@ fn read_hosts(connection: &Connection) -> Result<Vec<Host>> {
 }
 
 fn read_parts(connection: &Connection, hosts: References) -> Result<Vec<Part>> {
-    let sql = "SELECT id, run_set, host FROM run ORDER BY id";
-    rows(connection, sql, 1, |row| Ok(Part { set: row.get(1)?, host: hosts.index(row.get(2)?)? }))
+    let sql = "SELECT id, run_set, host, command FROM run ORDER BY id";
+    rows(connection, sql, 1, |row| {
+        let command = serde_json::from_str(&row.get::<_, String>(3)?);
+        Ok(Part {
+            set: row.get(1)?,
+            host: hosts.index(row.get(2)?)?,
+            command: command.map_err(|_| inconsistent("run.command"))?,
+        })
+    })
 }
 
 fn read_processes(connection: &Connection, parts: References) -> Result<Vec<Process>> {

@@ -121,7 +121,7 @@ fn write_thread(
 ) -> io::Result<()> {
     let (weight_type, scale) = match stacks.metrics[metric].unit {
         Unit::Seconds => ("tracing-ms", 1e6),
-        Unit::Count | Unit::Ratio => ("samples", 1.0),
+        Unit::Count | Unit::Ratio | Unit::SquareSeconds => ("samples", 1.0),
         Unit::Bytes => ("bytes", 1.0),
     };
     let amount = |context: u32| stacks.own(context)[metric];

@@ -45,7 +45,7 @@ pub(super) fn write(
             let whole = seconds(effort(&stacks.totals));
             format!("{name} {} s of {whole} s effort", seconds(total))
         }
-        Unit::Count | Unit::Ratio => format!("{total} {name}"),
+        Unit::Count | Unit::Ratio | Unit::SquareSeconds => format!("{total} {name}"),
         Unit::Bytes => {
             options.count_name = "bytes".to_owned();
             format!("{name} {total} bytes")

@@ -176,7 +176,7 @@ fn tables(stacks: &Stacks<'_>, frames: &NumberedSet<Frame>) -> Profile {
             unit: text(
                 match metric.unit {
                     Unit::Seconds => "nanoseconds",
-                    Unit::Count | Unit::Ratio => "count",
+                    Unit::Count | Unit::Ratio | Unit::SquareSeconds => "count",
                     Unit::Bytes => "bytes",
                 }
                 .to_owned(),

@@ -50,7 +50,7 @@ fn write_profile(
 ) -> io::Result<()> {
     let unit = match stacks.metrics[metric].unit {
         Unit::Seconds => "nanoseconds",
-        Unit::Count | Unit::Ratio => "none",
+        Unit::Count | Unit::Ratio | Unit::SquareSeconds => "none",
         Unit::Bytes => "bytes",
     };
     write!(

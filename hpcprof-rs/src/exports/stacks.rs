@@ -5,6 +5,7 @@
 
 use crate::catalogue::{Catalogue, REBUILD};
 use crate::error::{Error, Result, one_line};
+use crate::model::metrics::first_square;
 use crate::model::symbols::Kind;
 use crate::model::tree::{self, SourceLocation, Tree, Values};
 use crate::render::names;
@@ -73,13 +74,14 @@ impl<'a> Stacks<'a> {
         let metrics = catalogue
             .metrics
             .iter()
+            .filter(|metric| !metric.is_square())
             .map(|metric| Metric { name: clean(&metric.name), unit: metric.unit });
         Ok(Stacks {
             catalogue,
             inclusive: tree.inclusive(),
             ends: tree::ends(tree.nodes.iter().map(|node| node.parent)),
             metrics: metrics.collect(),
-            totals: tree.exclusive.totals(),
+            totals: tree.exclusive.totals()[..first_square(catalogue.metrics.len())].to_vec(),
             tree,
         })
     }
@@ -105,7 +107,7 @@ impl<'a> Stacks<'a> {
 
     /// A context's own amounts, by metric.
     pub fn own(&self, context: u32) -> &[i64] {
-        self.tree.exclusive.of(context)
+        &self.tree.exclusive.of(context)[..self.metrics.len()]
     }
 
     /// Whether a context has amounts of its own.
@@ -115,7 +117,7 @@ impl<'a> Stacks<'a> {
 
     /// The amounts of a context and of all that it calls.
     pub fn inclusive(&self, context: u32) -> &[i64] {
-        self.inclusive.of(context)
+        &self.inclusive.of(context)[..self.metrics.len()]
     }
 
     /// What a context is.

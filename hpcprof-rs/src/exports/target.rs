@@ -15,7 +15,12 @@ pub(super) fn write(
     if path == Path::new("-") {
         return print(stdout).map_err(Error::output);
     }
-    let failed = |error| Error::io("write", path)(error);
+    // A temporary file's own name says nothing.
+    let failed = |error: io::Error| Error::io("write", path)(error.kind().into());
+    let folder = folder_of(path);
+    if !folder.is_dir() {
+        return Err(Error::input(folder, "is no folder", "make it, or give -o another path"));
+    }
     match std::fs::metadata(path) {
         Ok(known) if known.is_dir() => {
             let remedy = "give -o the name of a file, or - for standard output";
@@ -32,17 +37,20 @@ pub(super) fn write(
     }
 }
 
-/// Makes a file, in the place of the one that is there.
-fn replace(path: &Path, print: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
-    let folder = match path.parent() {
+fn folder_of(path: &Path) -> &Path {
+    match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
-    };
+    }
+}
+
+/// Makes a file, in the place of the one that is there.
+fn replace(path: &Path, print: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
     let file = tempfile::Builder::new()
         .prefix(".hpcprof-")
         // What the user's mask allows, as for any new file.
         .permissions(Permissions::from_mode(0o666))
-        .tempfile_in(folder)?;
+        .tempfile_in(folder_of(path))?;
     let mut out = BufWriter::new(file);
     print(&mut out)?;
     let file = out.into_inner().map_err(io::IntoInnerError::into_error)?;

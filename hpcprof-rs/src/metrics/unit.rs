@@ -34,6 +34,7 @@ impl From<profile::Unit> for Unit {
     fn from(unit: profile::Unit) -> Unit {
         match unit {
             profile::Unit::Seconds => Unit::SECONDS,
+            profile::Unit::SquareSeconds => Unit::SECONDS * Unit::SECONDS,
             profile::Unit::Count => Unit::COUNT,
             profile::Unit::Bytes => Unit::BYTES,
             profile::Unit::Ratio => Unit::RATIO,

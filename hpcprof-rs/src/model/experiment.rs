@@ -135,6 +135,8 @@ pub struct Run {
     pub job: String,
     /// The measurement directory.
     pub directory: String,
+    /// What the user typed; empty where that is not known.
+    pub command: Vec<String>,
     /// Wall clock at its start, nanoseconds since 1970.
     pub start_ns: u64,
     /// From its first start to its last end, nanoseconds.

@@ -38,14 +38,18 @@ pub struct Metric {
 pub const fn per_unit(unit: Unit) -> i64 {
     match unit {
         Unit::Seconds => 1_000_000_000,
+        Unit::SquareSeconds => 1_000_000_000_000,
         Unit::Count | Unit::Bytes | Unit::Ratio => 1,
     }
 }
 
-/// The standard error of an amount that rests on a number of samples: whether a sample falls into a context
-/// is a matter of chance, so their number has the variance of a Poisson distribution, at most.
-pub fn standard_error(amount: f64, samples: i64) -> f64 {
-    amount / (samples.max(1) as f64).sqrt()
+/// Names of the sums of squares, the last metrics of a database: of work, idleness, overhead and effort.
+pub const SQUARES: [&str; 4] =
+    ["squares:work", "squares:idleness", "squares:overhead", "squares:effort"];
+
+/// Position of the first of [`SQUARES`] among so many metrics.
+pub fn first_square(metrics: usize) -> usize {
+    metrics.saturating_sub(SQUARES.len())
 }
 
 impl Metric {
@@ -59,13 +63,19 @@ impl Metric {
         FIXED.contains(&self.name.as_str()) || self.name.starts_with(CATEGORY_PREFIX)
     }
 
+    /// Whether it is there for the sake of standard errors alone.
+    pub fn is_square(&self) -> bool {
+        SQUARES.contains(&self.name.as_str())
+    }
+
     /// Whether JSON and CSV have it unasked.
     pub fn is_shown(&self) -> bool {
         self.is_effort() || self.name == ON_PATH
     }
 }
 
-/// All metrics: work, idleness, overhead, its categories, samples, and `others` that were counted.
+/// All metrics: work, idleness, overhead, its categories, samples, `others` that were counted, and the sums
+/// of squares.
 pub fn all(categories: &[String], others: &[Metric]) -> Vec<Metric> {
     const DESCRIPTIONS: [&str; 3] = [
         "useful work of threads that work",
@@ -87,5 +97,10 @@ pub fn all(categories: &[String], others: &[Metric]) -> Vec<Metric> {
         None,
         "samples of threads that work".to_owned(),
     );
-    fixed.chain(parts).chain([samples]).chain(others.iter().cloned()).collect()
+    let squares = SQUARES.iter().map(|name| {
+        let of = name.trim_start_matches("squares:");
+        let description = format!("sum of the squares of each sample's {of}");
+        Metric::sum((*name).to_owned(), Unit::SquareSeconds, None, description)
+    });
+    fixed.chain(parts).chain([samples]).chain(others.iter().cloned()).chain(squares).collect()
 }

@@ -3,6 +3,7 @@
 pub mod code;
 pub mod contexts;
 pub mod critical_path;
+pub mod errors;
 pub mod experiment;
 pub mod hash;
 pub mod keys;

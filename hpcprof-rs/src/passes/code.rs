@@ -32,7 +32,8 @@ pub fn resolve(
         let copy = symbols.copies.get(module).cloned();
         let mut own = Warnings::default();
         let structure = library.find(&info, copy.as_deref(), addresses, &mut own);
-        if !own.is_empty() {
+        own.details().for_each(|line| warnings.add_detail(line));
+        if own.lines().len() > 0 {
             incomplete.push(Incomplete {
                 module: info.base_name().to_owned(),
                 samples: *samples,
@@ -78,39 +79,35 @@ struct Incomplete {
     warnings: Warnings,
 }
 
-/// Modules that together hold less than this part of the samples share one warning.
-const SMALL_PART: u64 = 20;
-/// Modules that the shared warning names.
-const NAMED: usize = 5;
+/// Modules that together hold less than this part of the samples are worth no warning.
+const SMALL_PART: u64 = 100;
+/// Modules that the warning names.
+const NAMED: usize = 3;
 
+/// One warning, with what is wrong with each module as details.
 fn warn(mut incomplete: Vec<Incomplete>, samples: u64, warnings: &mut Warnings) {
-    incomplete.sort_by(|a, b| (a.samples, &a.module).cmp(&(b.samples, &b.module)));
-    let mut held = 0_u64;
-    let is_small = |module: &Incomplete| {
-        held = held.saturating_add(module.samples);
-        held.saturating_mul(SMALL_PART) < samples
+    incomplete.sort_by(|a, b| (b.samples, &a.module).cmp(&(a.samples, &b.module)));
+    let lines = || incomplete.iter().flat_map(|module| module.warnings.lines());
+    lines().for_each(|line| warnings.add_detail(line));
+    let held = incomplete.iter().fold(0_u64, |sum, module| sum.saturating_add(module.samples));
+    if held == 0 || held.saturating_mul(SMALL_PART) < samples {
+        return;
+    }
+    if let (Some(only), None) = (lines().next(), lines().nth(1)) {
+        warnings.add(only);
+        return;
+    }
+    let names: Vec<&str> = incomplete.iter().map(|module| module.module.as_str()).collect();
+    let more = match names.len().saturating_sub(NAMED) {
+        0 => String::new(),
+        n => format!(" and {n} more"),
     };
-    let small = incomplete.iter().map(is_small).take_while(|s| *s).count();
-    let (small, large) = incomplete.split_at(small);
-    for line in large.iter().rev().flat_map(|m| m.warnings.lines()) {
-        warnings.add(line);
-    }
-    if let [only] = small {
-        only.warnings.lines().for_each(|line| warnings.add(line));
-    } else if !small.is_empty() {
-        let held: u64 = small.iter().map(|m| m.samples).sum();
-        let names: Vec<&str> = small.iter().rev().map(|m| m.module.as_str()).collect();
-        let more = match names.len().saturating_sub(NAMED) {
-            0 => String::new(),
-            n => format!(" and {n} more"),
-        };
-        warnings.add(format!(
-            "{} modules lack names or source lines, and hold {:.1} % of the samples together: {}{more}",
-            small.len(),
-            held as f64 * 100.0 / samples.max(1) as f64,
-            names[..names.len().min(NAMED)].join(", ")
-        ));
-    }
+    warnings.add(format!(
+        "{:.0} % of the samples are in code without names or source lines, of {}{more} (-v has all); {}",
+        held as f64 * 100.0 / samples.max(1) as f64,
+        names[..names.len().min(NAMED)].join(", "),
+        lines().next().unwrap_or_default()
+    ));
 }
 
 #[derive(Clone, Copy)]

@@ -21,7 +21,7 @@ use hpc_formats::address::CodeAddress;
 use hpc_formats::critical_path::{self as file, Place, ProcedureName, Site};
 use hpc_formats::profile::Record;
 use hpc_formats::structure::Origin;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 pub mod ranks;
@@ -56,6 +56,7 @@ pub fn resolve(
             symbols,
             frames,
             contexts: contexts(process, frames, symbols, path.places()),
+            package: package(path, frames, symbols),
             lines: &lines,
             loops: &loops,
         };
@@ -104,6 +105,49 @@ fn lines<'a>(paths: impl Iterator<Item = &'a file::CriticalPath>, symbols: &Symb
         }
     }
     lines
+}
+
+/// The folder that relative paths of a path's places begin at. A compiler is given relative paths within one
+/// folder, that of the program's workspace, and absolute ones of all else. So it is the folder that has most
+/// of these files, and the program's `main`.
+fn package(path: &file::CriticalPath, frames: &ProcessFrames, symbols: &Symbols) -> Option<String> {
+    let relative: BTreeSet<&str> = path
+        .places()
+        .filter_map(|site| match site {
+            Site::Source { file, .. } if !file.starts_with('/') => Some(file.as_str()),
+            _ => None,
+        })
+        .collect();
+    if relative.is_empty() {
+        return None;
+    }
+    let mut known: BTreeSet<&str> = BTreeSet::new();
+    let mut main: BTreeSet<&str> = BTreeSet::new();
+    let frames = frames.values().collect::<FastSet<_>>().into_iter();
+    for (index, line) in frames.flat_map(|f| procedures(symbols.frame(*f))) {
+        let procedure = symbols.procedure(index);
+        if procedure.origin != Origin::User {
+            continue;
+        }
+        let declared = procedure.declared.map(|at| symbols.text(at.file));
+        known.extend(line.map(|at| symbols.text(at.file)).into_iter().chain(declared));
+        let name = symbols.text(procedure.name);
+        if name == "main" || name.ends_with("::main") {
+            main.extend(declared);
+        }
+    }
+    let mut files: BTreeMap<&str, usize> = BTreeMap::new();
+    for path in &known {
+        let before = relative.iter().filter_map(|file| path.strip_suffix(file));
+        for folder in before.filter(|folder| folder.is_empty() || folder.ends_with('/')) {
+            *files.entry(folder).or_default() += 1;
+        }
+    }
+    let has_main = |folder: &str| main.iter().any(|file| file.starts_with(folder));
+    let best = files
+        .into_iter()
+        .max_by_key(|(folder, files)| (files + usize::from(has_main(folder)), folder.len()));
+    best.map(|(folder, _)| folder.to_owned())
 }
 
 /// Who calls a parallel loop that was seen in a procedure's own machine code, by module and number in the
@@ -229,6 +273,8 @@ struct Names<'a> {
     symbols: &'a Symbols,
     frames: &'a ProcessFrames,
     contexts: FastMap<(u32, u32), Found>,
+    /// Where relative source files are.
+    package: Option<String>,
     lines: &'a Lines,
     loops: &'a LoopCallers,
 }
@@ -289,12 +335,23 @@ impl Names<'_> {
         own(frame, self.symbols).or_else(in_loop).or_else(|| procedures(frame).next())
     }
 
+    /// A source file, as debug information names it; `None` if that is not known.
+    fn full_path(&self, file: &str) -> Option<String> {
+        match file.starts_with('/') {
+            true => Some(file.to_owned()),
+            false => Some(format!("{}{file}", self.package.as_ref()?)),
+        }
+    }
+
     /// Whether a source file is a runtime's.
     fn is_runtime(&self, file: &str) -> bool {
+        let Some(file) = self.full_path(file) else {
+            return false;
+        };
         let is_it = |(p, _): (ProcedureIndex, _)| {
             let procedure = self.symbols.procedure(p);
             let declared = procedure.declared.filter(|_| procedure.origin == Origin::Runtime);
-            declared.is_some_and(|at| self.symbols.text(at.file).ends_with(file))
+            declared.is_some_and(|at| self.symbols.text(at.file) == file)
         };
         self.symbols.frames.iter().flat_map(procedures).any(is_it)
     }
@@ -317,15 +374,12 @@ impl Names<'_> {
         }
     }
 
-    /// The procedure at a line. The compiler may have been given a path within the package. A closure has its
-    /// lines in common with the procedure around it, whose name is shorter.
+    /// The procedure at a line. A closure has its lines in common with the procedure around it, whose name is
+    /// shorter.
     fn at_line(&self, file: &str, line: u32) -> Option<Found> {
-        let is_in = |path: &str| {
-            let before = path.strip_suffix(file);
-            before.is_some_and(|before| before.is_empty() || before.ends_with('/'))
-        };
+        let full = self.full_path(file)?;
         let known = self.lines.get(&(base_name(file).to_owned(), line))?.iter();
-        let same = known.filter(|(_, at)| is_in(self.symbols.text(at.file)));
+        let same = known.filter(|(_, at)| self.symbols.text(at.file) == full);
         let name = |found: &&(ProcedureIndex, Line)| {
             let name = self.symbols.name_of(found.0);
             (name.len(), name)

@@ -18,6 +18,7 @@ pub fn find(
     warnings: &mut Warnings,
 ) {
     for (index, directory) in measurements.runs.iter().enumerate() {
+        let command = measurements.commands.get(*directory).cloned().unwrap_or_default();
         let directory = &measurements.directories[*directory];
         let own = || experiment.processes.iter().filter(move |p| p.run == index);
         let first = own().min_by_key(|p| (p.start.image, p.start.pid));
@@ -35,6 +36,7 @@ pub fn find(
             set: 0,
             job: start.job.clone(),
             directory: directory.display().to_string(),
+            command,
             start_ns: start.realtime_ns,
             wall_ns: end.saturating_sub(start.image),
         });

@@ -26,6 +26,8 @@ const NOTABLE_DOUBT: f64 = 0.98;
 const NOTABLE_COSTS: f64 = 1.01;
 /// A procedure with more of the work may be the program itself.
 const MOST_WORK: f64 = 0.95;
+/// More workers are not listed if the time is at least this part of that with fewer.
+const ALIKE: f64 = 0.99;
 /// Columns that a place keeps.
 const LEAST_PLACE: usize = 20;
 /// A name in fewer columns says nothing.
@@ -343,8 +345,13 @@ impl PathView<'_> {
             "workers", scale.0, "at least", "at most", "speed-up"
         );
         writeln!(out, "\n{}", style.bold(&title))?;
+        let mut before = f64::INFINITY;
         for workers in WORKERS {
             let prediction = self.path.prediction(workers);
+            if workers > self.workers && prediction.time > before * ALIKE {
+                break;
+            }
+            before = prediction.time;
             let faster = match prediction.time {
                 0.0 => "-".to_owned(),
                 time => format!("{:.2}", self.path.work as f64 / time),

@@ -4,13 +4,13 @@
 //! printer does not recurse, so the reader alone limits the depth of a tree.
 
 use crate::catalogue::Catalogue;
-use crate::catalogue::metrics::{MetricSelector, sum};
+use crate::catalogue::metrics::{EFFORT, MetricSelector, WORK, sum};
 use crate::catalogue::spreads::Spread;
 use crate::catalogue::statistics::Statistics;
 use crate::metrics::expression::Expression;
 use crate::metrics::unit::Unit;
 use crate::model::code::{Code, ParallelLoop};
-use crate::model::metrics::{Metric, ZEROED, standard_error};
+use crate::model::metrics::{FIXED, Metric, ZEROED};
 use crate::model::tree::SourceLocation;
 use crate::render::names;
 use crate::render::numbers::exact_seconds;
@@ -284,8 +284,8 @@ fn node(view: &View, columns: &Columns<'_>, id: u32, form: Form, text: &mut Stri
     text.push_str(",\"exclusive\":");
     columns.amounts(view.exclusive.of(id), text);
     if let Some(spread) = &node.spread {
-        let samples = columns.catalogue.samples(view.inclusive.of(id));
-        let _ = write!(text, ",\"statistics\":{}", statistics(spread, samples));
+        let values = view.inclusive.of(id);
+        let _ = write!(text, ",\"statistics\":{}", statistics(spread, columns, values));
     }
     text.push_str(match form {
         Form::Nested => ",\"children\":[",
@@ -293,7 +293,13 @@ fn node(view: &View, columns: &Columns<'_>, id: u32, form: Form, text: &mut Stri
     });
 }
 
-fn statistics(spread: &Spread, samples: i64) -> String {
+fn statistics(spread: &Spread, columns: &Columns<'_>, values: &[i64]) -> String {
+    let errors = columns.catalogue.errors();
+    let error = |metric: usize| errors.of(metric, values).map(|sampled| sampled.error / 1e9);
+    let named = columns.keys.iter().filter(|(_, metric)| *metric < FIXED.len());
+    let named = named.map(|(key, metric)| format!("{key}:{}", OrNull(error(*metric))));
+    let effort = errors.of_effort(values).error / 1e9;
+    let all = joined(named.chain([format!("{}:{effort}", string(EFFORT))]));
     let work = object(&[
         ("threads", &spread.threads),
         ("sum", &exact_seconds(spread.sum)),
@@ -301,9 +307,9 @@ fn statistics(spread: &Spread, samples: i64) -> String {
         ("max", &exact_seconds(spread.most)),
         ("sigma", &(spread.sigma / 1e9)),
         ("imbalance", &OrNull(spread.imbalance())),
-        ("standard_error", &(standard_error(spread.sum as f64, samples) / 1e9)),
+        ("standard_error", &OrNull(error(WORK))),
     ]);
-    object(&[("work", &work)])
+    object(&[("work", &work), ("standard_errors", &format!("{{{all}}}"))])
 }
 
 fn parallel_loop(row: &ParallelLoop, code: &Code) -> String {

@@ -4,9 +4,9 @@
 use crate::catalogue::Catalogue;
 use crate::catalogue::metrics::{FIXED, IDLENESS, MetricSelector, OVERHEAD, WORK, effort};
 use crate::error::one_line;
-use crate::model::metrics::{ON_PATH, ZEROED, standard_error};
+use crate::model::metrics::{ON_PATH, ZEROED};
 use crate::model::symbols::Kind;
-use crate::render::chance::{self, Sampled};
+use crate::render::chance;
 use crate::render::numbers::{derived, percent, seconds};
 use crate::render::style::Style;
 use crate::render::{loops, names};
@@ -215,9 +215,9 @@ impl Printer<'_> {
                 Column::Exclusive(m) => amount(exclusive[*m]),
                 Column::Threads => or_dash(spread.map(|s| s.threads)),
                 Column::Imbalance => or_dash(spread.and_then(|s| s.imbalance()).map(derived)),
-                Column::Error => or_dash(spread.map(|s| {
-                    let samples = self.catalogue.samples(inclusive);
-                    seconds(standard_error(s.sum as f64, samples).round() as i64)
+                Column::Error => or_dash(spread.and_then(|_| {
+                    let work = self.catalogue.errors().of(WORK, inclusive)?;
+                    Some(seconds(work.error.round() as i64))
                 })),
             };
             let width = self.width(*column);
@@ -305,15 +305,9 @@ impl Printer<'_> {
         let lists = lists.chain([&self.view.roots]).map(|siblings| {
             let shown = siblings.iter().filter(|id| self.view.node(**id).kind != "pruned");
             let values = shown.map(|id| self.view.inclusive.of(*id));
-            let rows = values.map(|values| {
-                Some(Sampled {
-                    amount: self.metric.value(values)?,
-                    samples: self.catalogue.samples(values),
-                })
-            });
-            rows.flatten().collect()
+            values.filter_map(|v| self.metric.sampled(self.catalogue.errors(), v)).collect()
         });
-        if self.metric.adds_up() { chance::line(lists) } else { None }
+        chance::line(lists)
     }
 
     /// From the largest root down, as long as one child holds at least half of its parent; nothing where the

@@ -5,7 +5,8 @@ use crate::catalogue::Catalogue;
 use crate::catalogue::metrics::{IDLENESS, MetricSelector, OVERHEAD};
 use crate::catalogue::threads::Thread;
 use crate::error::one_line;
-use crate::render::chance::{self, Sampled};
+use crate::model::errors::Sampled;
+use crate::render::chance;
 use crate::render::csv::write_to;
 use crate::render::names;
 use crate::render::numbers::{derived, exact_seconds, seconds};
@@ -110,10 +111,13 @@ impl Threads<'_> {
             };
             line(&cells, &name, out)?;
         }
-        let rows = listed_threads.iter().map(|thread| {
-            Some(Sampled { amount: self.metric.value(&thread.values)?, samples: thread.samples })
+        // How much of a whole thread was sampled is given by its CPU time.
+        let is_part = self.context.is_some() && self.metric.adds_up();
+        let rows = listed_threads.iter().filter(|_| is_part).filter_map(|thread| {
+            let amount = self.metric.value(&thread.values)?;
+            let error = amount / (thread.samples.max(1) as f64).sqrt();
+            Some(Sampled { amount, error, shared: 0.0 })
         });
-        let rows = rows.flatten().filter(|_| self.metric.adds_up());
         match chance::line([rows.collect()].into_iter()) {
             Some(line) => writeln!(out, "{}", style.faint(&line)),
             None => Ok(()),

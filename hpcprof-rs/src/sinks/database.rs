@@ -2,9 +2,10 @@
 
 use crate::error::{Error, Result};
 use crate::model::code::{Code, ParallelLoop};
+use crate::model::errors::Errors;
 use crate::model::experiment::Experiment;
 use crate::model::keys;
-use crate::model::metrics::{per_unit, standard_error};
+use crate::model::metrics::per_unit;
 use crate::model::summary::Summary;
 use crate::model::symbols::Kind;
 use crate::model::tree::{self, Call, SourceLocation, TreeNode, Values};
@@ -56,10 +57,13 @@ impl<'a> Catalogue<'a> {
         exclusive: &Values,
         spreads: &Spreads,
     ) -> Result<()> {
-        let samples_at = (self.experiment.metrics.iter()).position(|m| m.name == SAMPLES);
+        let metrics = &self.experiment.metrics;
+        let totals = exclusive.totals();
+        let samples = metrics.iter().position(|m| m.name == SAMPLES).map_or(0, |at| totals[at]);
+        let errors = Errors { metrics, samples };
         let total = |rows: &mut Rows<'_>, number, total| rows.add(params![number - 1, total]);
-        insert(&self.connection, "total", exclusive.totals(), total)
-            .and_then(|()| write_values(&self.connection, samples_at, parents, exclusive, spreads))
+        insert(&self.connection, "total", totals, total)
+            .and_then(|()| write_values(&self.connection, errors, parents, exclusive, spreads))
             .map_err(|e| failed(self.directory, &e))
     }
 
@@ -183,6 +187,7 @@ fn write_runs(connection: &Connection, experiment: &Experiment) -> rusqlite::Res
             run.host as i64 + 1,
             run.job,
             run.directory,
+            serde_json::Value::from(run.command.clone()).to_string(),
             signed(run.start_ns),
             signed(run.wall_ns)
         ])
@@ -362,11 +367,10 @@ fn write_contexts(
     rows.end()
 }
 
-/// Writes the values of the folded tree. `samples_at` is the position of the number of samples among the
-/// metrics.
+/// Writes the values of the folded tree.
 fn write_values(
     connection: &Connection,
-    samples_at: Option<usize>,
+    errors: Errors<'_>,
     parents: &[Option<u32>],
     exclusive: &Values,
     spreads: &Spreads,
@@ -374,9 +378,8 @@ fn write_values(
     let inclusive = exclusive.inclusive(parents.iter().copied());
     let mut rows = Rows::new(connection, "value");
     for number in 0..parents.len() as u32 {
-        let samples = samples_at.map_or(0, |at| inclusive.of(number)[at]);
-        let values = inclusive.of(number).iter().zip(exclusive.of(number));
-        for (metric, (inclusive, exclusive)) in values.enumerate() {
+        let all = inclusive.of(number);
+        for (metric, (inclusive, exclusive)) in all.iter().zip(exclusive.of(number)).enumerate() {
             if *inclusive == 0 {
                 continue;
             }
@@ -390,7 +393,7 @@ fn write_values(
                 spread.map(|s| s.least),
                 spread.map(|s| s.most),
                 spread.map(|s| s.sigma(*inclusive)),
-                standard_error(*inclusive as f64, samples)
+                errors.of(metric, all).map(|sampled| sampled.error)
             ])?;
         }
     }

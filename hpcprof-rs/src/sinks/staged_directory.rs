@@ -123,7 +123,7 @@ fn check_target(target: &Path, force: bool) -> Result<bool> {
         return occupied(problem, "give -o another name");
     }
     if !force {
-        let remedy = "give --force to replace it, or -o another name";
+        let remedy = "remove it, or give -o another name (hpcprof-rs --force replaces it)";
         return occupied("is a database already", remedy);
     }
     Ok(true)

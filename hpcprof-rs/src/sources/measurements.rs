@@ -8,7 +8,7 @@
 use crate::error::{Error, Result};
 use crate::model::warnings::Warnings;
 use hpc_formats::critical_path::{self, CriticalPath, OnPath};
-use hpc_formats::process::Process;
+use hpc_formats::process::{COMMAND_FILE, Process, text_of};
 use hpc_formats::profile::{HEADER_SIZE, Header, MAGIC, Profile, RECORD_SIZE, header};
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -79,6 +79,8 @@ pub struct Measurements {
     pub directories: Vec<PathBuf>,
     /// For each run the index of its directory: a run is what ran in a directory on one host since its boot.
     pub runs: Vec<usize>,
+    /// What the user typed for each directory; empty where that is not known.
+    pub commands: Vec<Vec<String>>,
     /// Processes by run, start and process id, oldest first.
     pub processes: Vec<ProcessInput>,
 }
@@ -116,6 +118,7 @@ pub fn read(directories: &[PathBuf], warnings: &mut Warnings) -> Result<Measurem
         }
         let index = measurements.directories.len();
         measurements.directories.push(directory.clone());
+        measurements.commands.push(read_command(directory));
         for mut own in by_host(found) {
             own.iter_mut().for_each(|process| process.run = measurements.runs.len());
             measurements.runs.push(index);
@@ -123,6 +126,14 @@ pub fn read(directories: &[PathBuf], warnings: &mut Warnings) -> Result<Measurem
         }
     }
     Ok(measurements)
+}
+
+/// What the user typed.
+fn read_command(directory: &Path) -> Vec<String> {
+    match std::fs::read(directory.join(COMMAND_FILE)) {
+        Ok(bytes) if !bytes.is_empty() => bytes.split(|b| *b == 0).map(text_of).collect(),
+        _ => Vec::new(),
+    }
 }
 
 /// The processes of a directory by host and boot, oldest first; those of an unknown host are with the first.

@@ -1,15 +1,20 @@
 //! Finds calls in the Rust source of the measured program, so that a view can show what the user wrote.
 //!
-//! Input: a path and a line from debug information. The file may be absent or newer than the
-//! program. Nothing here fails, and nothing is guessed: a call that is not found has no text.
+//! Input: a path and a line from debug information. The file may be absent, or newer than the program: then
+//! it is not read. Nothing here fails, and nothing is guessed: a call that is not found has no text.
 
 use hpcstruct_rs::rust_source::{Token, read, tokens};
 use std::collections::HashMap;
 use std::path::Path;
+use std::time::SystemTime;
 
 /// Source files, each read once.
 #[derive(Debug, Default)]
-pub struct SourceFiles(HashMap<String, Option<Vec<Token>>>);
+pub struct SourceFiles {
+    tokens: HashMap<String, Option<Vec<Token>>>,
+    /// When files were changed last.
+    changed: HashMap<String, Option<SystemTime>>,
+}
 
 /// A call in the source.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -21,21 +26,32 @@ pub struct CallChain {
 }
 
 impl SourceFiles {
+    fn changed(&mut self, path: &str) -> Option<SystemTime> {
+        let look = || std::fs::metadata(path).and_then(|known| known.modified()).ok();
+        *self.changed.entry(path.to_owned()).or_insert_with(look)
+    }
+
     /// The chain of calls that ends with the call of `method` on `line` of a file, without its
     /// receiver and the insides of its arguments: `par_iter().map(..).sum()`. The chain begins with a method
     /// that has one of the prefixes `starts`, else with a function: `walk_tree(..).for_each(..)`.
+    ///
+    /// `None` if the file has been changed after the module that was made of it.
     ///
     /// Of several such calls it is the one at the column, which is that of the method's name or, with older
     /// compilers, of the expression's start. 0 means unknown: then it is the first.
     pub fn call_chain(
         &mut self,
-        path: &str,
-        (line, column): (u32, u32),
+        module: Option<&str>,
+        (path, line, column): (&str, u32, u32),
         method: &str,
         starts: &[&str],
     ) -> Option<CallChain> {
+        let built = module.and_then(|module| self.changed(module));
+        if built.is_some_and(|built| self.changed(path).is_none_or(|changed| changed > built)) {
+            return None;
+        }
         let read = || Some(tokens(&read(Path::new(path))?));
-        let file = self.0.entry(path.to_owned()).or_insert_with(read);
+        let file = self.tokens.entry(path.to_owned()).or_insert_with(read);
         find(file.as_deref()?, (line, column), method, starts)
     }
 }
@@ -158,6 +174,28 @@ mod tests {
 
     fn chain_at(text: &str, line: u32, method: &str) -> Option<String> {
         Some(find(&tokens(text), (line, 0), method, &STARTS)?.chain)
+    }
+
+    #[test]
+    fn a_file_that_was_changed_after_the_build_is_not_quoted() {
+        let folder = tempfile::tempdir().expect("a directory");
+        let [module, source] = ["program", "main.rs"].map(|name| folder.path().join(name));
+        let text = |path: &Path| path.to_str().expect("UTF-8").to_owned();
+        std::fs::write(&module, "").expect("a file");
+        std::fs::write(&source, "a.par_iter().sum();").expect("a file");
+        let quoted = |seconds: u64| {
+            let changed = SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1_000 + seconds);
+            let file = std::fs::File::options().write(true).open(&source).expect("opens");
+            file.set_modified(changed).expect("a time");
+            let built = SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1_001);
+            let file = std::fs::File::options().write(true).open(&module).expect("opens");
+            file.set_modified(built).expect("a time");
+            let place = (&*text(&source), 1, 0);
+            let found =
+                SourceFiles::default().call_chain(Some(&text(&module)), place, "sum", &STARTS);
+            found.is_some()
+        };
+        assert_eq!([0, 1, 2].map(quoted), [true, true, false]);
     }
 
     #[test]

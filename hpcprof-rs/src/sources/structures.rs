@@ -73,9 +73,13 @@ impl StructureLibrary {
             None => self.analyser.analyse(module, copy, addresses, warnings)?,
         };
         // Nobody rebuilds the system's libraries for a profile.
-        if !is_system_module(module.base_name()) {
-            for note in &structure.notes {
-                warnings.add(format!("{}: {note}", module.path));
+        let is_system = is_system_module(module.base_name())
+            || ["/usr/", "/lib"].iter().any(|folder| module.path.starts_with(folder));
+        for note in &structure.notes {
+            let line = format!("{}: {note}", module.path);
+            match is_system {
+                true => warnings.add_detail(&line),
+                false => warnings.add(line),
             }
         }
         Some(structure)

@@ -3,6 +3,7 @@
 
 use crate::catalogue::metrics::{MetricSelector, effort};
 use crate::model::code::Code;
+use crate::model::metrics::first_square;
 use crate::model::summary::Summary;
 use crate::model::tree::Tree;
 use crate::views::prune::Limits;
@@ -17,7 +18,7 @@ pub fn summaries(tree: &Tree, code: &Code) -> [(&'static str, Summary); 3] {
     let is_share =
         |part: i64, whole: i64| whole > 0 && part as f64 >= whole as f64 * (LEAST / 100.0);
     let keeps = |values: &[i64]| {
-        let mut metrics = values.iter().zip(&totals);
+        let mut metrics = values.iter().zip(&totals).take(first_square(totals.len()));
         is_share(effort(values), effort(&totals))
             || metrics.any(|(part, whole)| is_share(*part, *whole))
     };

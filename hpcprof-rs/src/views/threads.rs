@@ -77,12 +77,14 @@ pub struct Spread {
     pub mean: Option<f64>,
     /// Standard deviation of the values.
     pub sigma: Option<f64>,
-    /// Largest value by mean; `None` where values do not add up or have no mean.
+    /// Largest value by the mean of all that could have had a part; `None` where values do not add up or have
+    /// no mean.
     pub imbalance: Option<f64>,
 }
 
 impl Spread {
-    fn new(column: Column<'_>, threads: &[&Thread]) -> Spread {
+    /// At least `takers` threads could have had a part.
+    fn new(column: Column<'_>, threads: &[&Thread], takers: u32) -> Spread {
         let amounts: Vec<Amount> = threads.iter().filter_map(|t| column.of(t)).collect();
         let order = |a: &&Amount, b: &&Amount| a.real().total_cmp(&b.real());
         let count = amounts.len() as f64;
@@ -102,9 +104,9 @@ impl Spread {
                 let squares = amounts.iter().map(|a| (a.real() - mean).powi(2));
                 (squares.sum::<f64>() / count).sqrt()
             }),
-            imbalance: mean
-                .filter(|mean| adds_up && *mean != 0.0)
-                .and_then(|mean| Some(most?.real() / mean)),
+            imbalance: most
+                .filter(|_| adds_up && total != 0.0)
+                .map(|most| most.real() * count.max(f64::from(takers)) / total),
         }
     }
 }
@@ -147,10 +149,12 @@ pub struct Table<'a> {
 }
 
 /// Arranges threads by a metric. Their CPU times are known where they are not those in some contexts only.
+/// At least `takers` threads could have had a part.
 pub fn arrange<'a>(
     mut threads: Vec<Thread>,
     metric: MetricSelector<'a>,
     has_cpu: bool,
+    takers: u32,
 ) -> Table<'a> {
     let mut columns = vec![Column::Samples, Column::Effort];
     columns.extend([WORK, IDLENESS, OVERHEAD].map(Column::Metric));
@@ -164,7 +168,10 @@ pub fn arrange<'a>(
     let summary = |process: Option<&Thread>, threads: &[&Thread]| Summary {
         process: process.cloned(),
         threads: threads.len(),
-        spreads: columns.iter().map(|c| Spread::new(*c, threads)).collect(),
+        spreads: {
+            let takers = if process.is_none() { takers } else { 0 };
+            columns.iter().map(|c| Spread::new(*c, threads, takers)).collect()
+        },
     };
     let everyone: Vec<&Thread> = threads.iter().collect();
     let all = summary(None, &everyone);

@@ -11,7 +11,10 @@ use crate::passes::merge::steps::{Labels, Steps};
 use crate::passes::parallel_loops::recognise::LoopFinder;
 use crate::passes::summarise;
 use crate::sources::measurements::{Measurements, ThreadInput};
-use hpc_formats::profile::{Header, IDLENESS, Profile, Record, SAMPLES, VALUES_PER_RECORD, WORK};
+use hpc_formats::profile::{
+    EFFORT_SQUARES, Header, IDLENESS, IDLENESS_SQUARES, Profile, Record, SAMPLES, Unit,
+    VALUES_PER_RECORD, WORK, WORK_SQUARES,
+};
 use std::collections::BTreeMap;
 use std::io;
 
@@ -19,8 +22,9 @@ use std::io;
 const DAMAGED_PROFILE: &str = "damaged-profile";
 /// More base units than any record can hold: larger amounts are damage.
 const MAX_AMOUNT: f64 = (1_u64 << 53) as f64;
-/// Amounts of an entry before those of other metrics: samples, work, idleness.
-pub const FIRST_OTHER: usize = 3;
+/// Amounts of an entry before those of other metrics: samples, work, idleness, and the squares of work,
+/// idleness and both together.
+pub const FIRST_OTHER: usize = 6;
 
 /// What all workers share.
 #[derive(Clone, Copy)]
@@ -159,12 +163,19 @@ impl Shard {
             loops: &mut self.trees.loops,
         };
         let roles = roles(&profile.header, inputs.others);
+        let has_squares = profile.header.metrics.iter().any(|m| m.name == EFFORT_SQUARES);
         let measured = &inputs.measurements.processes[process];
         let frames = &inputs.frames[process];
         let mut resolver =
             PathResolver::new(profile, measured, frames, (&mut self.anchored.1, &mut self.steps));
         let mut unreadable = 0_u64;
         let mut add = |owner: u32, entry: &mut Entry| {
+            if entry.amounts.iter().all(|amount| *amount == 0) {
+                return Ok(());
+            }
+            if !has_squares {
+                add_squares(&mut entry.amounts);
+            }
             let mut state = resolver.state(owner, &mut out);
             let mut leaf = resolver.leaf(state, &mut out);
             if leaf.is_none() {
@@ -181,27 +192,33 @@ impl Shard {
             self.spool.push(&mut merged.values, entry)
         };
         let mut entry = Entry::default();
+        let begin = |entry: &mut Entry| {
+            entry.amounts.clear();
+            entry.amounts.resize(FIRST_OTHER + inputs.others.len(), 0);
+        };
+        begin(&mut entry);
+        // Whose values the entry has: the groups of a record follow each other.
+        let mut open = None;
         for index in 0..profile.len() {
             let record = profile.record(index);
             let Some(Record::Metric { owner, group, values }) = record else {
                 unreadable += u64::from(record.is_none());
                 continue;
             };
-            entry.amounts.clear();
-            entry.amounts.resize(FIRST_OTHER + inputs.others.len(), 0);
+            if let Some(before) = open.replace(owner).filter(|o| *o != owner || group == 0) {
+                add(before, &mut entry)?;
+                begin(&mut entry);
+            }
             if !read_amounts(profile, &roles, (group, values), &mut entry.amounts) {
                 unreadable += 1;
-                continue;
             }
-            if entry.amounts.iter().all(|amount| *amount == 0) {
-                continue;
-            }
-            add(owner, &mut entry)?;
+        }
+        if let Some(last) = open {
+            add(last, &mut entry)?;
         }
         let on_path = inputs.others.iter().position(|name| name == ON_PATH);
         for sample in measured.on_path(thread.header.thread) {
-            entry.amounts.clear();
-            entry.amounts.resize(FIRST_OTHER + inputs.others.len(), 0);
+            begin(&mut entry);
             if let Some(metric) = on_path {
                 entry.amounts[FIRST_OTHER + metric] = sample.time;
             }
@@ -235,6 +252,9 @@ fn roles(header: &Header, others: &[String]) -> Vec<Option<usize>> {
         SAMPLES => Some(0),
         WORK => Some(1),
         IDLENESS => Some(2),
+        WORK_SQUARES => Some(3),
+        IDLENESS_SQUARES => Some(4),
+        EFFORT_SQUARES => Some(5),
         other => {
             let index = others.binary_search_by(|known| known.as_str().cmp(other));
             index.ok().map(|index| FIRST_OTHER + index)
@@ -243,7 +263,16 @@ fn roles(header: &Header, others: &[String]) -> Vec<Option<usize>> {
     header.metrics.iter().map(|m| role(&m.name)).collect()
 }
 
-/// Reads the amounts of one metric record. False if one of them is impossible.
+/// Adds the sums of squares that a profile lacks, as if all samples of a record had the same value.
+fn add_squares(amounts: &mut [u64]) {
+    let (samples, work, idleness) = (amounts[0].max(1) as f64, amounts[1], amounts[2]);
+    let effort = work.saturating_add(idleness);
+    for (square, sum) in amounts[3..].iter_mut().zip([work, idleness, effort]) {
+        *square = (sum as f64 / 1e3 * (sum as f64 / 1e3) / samples).round() as u64;
+    }
+}
+
+/// Reads the amounts of one metric record. False, and none is read, if one of them is impossible.
 fn read_amounts(
     profile: &Profile<'_>,
     roles: &[Option<usize>],
@@ -251,16 +280,16 @@ fn read_amounts(
     amounts: &mut [u64],
 ) -> bool {
     let first = group as usize * VALUES_PER_RECORD;
-    for (index, word) in (first..).zip(values) {
-        let Some(metric) = profile.header.metrics.get(index) else {
-            break;
-        };
-        let amount = metric.amount(word).round();
-        if amount > MAX_AMOUNT {
-            return false;
-        }
-        if let Some(at) = roles[index] {
-            amounts[at] = amount as u64;
+    let metrics = profile.header.metrics.iter().enumerate().skip(first);
+    let read = metrics.zip(values).map(|((index, metric), word)| {
+        (roles[index], metric.amount(word).round(), metric.unit == Unit::SquareSeconds)
+    });
+    if read.clone().any(|(_, amount, is_square)| amount > MAX_AMOUNT && !is_square) {
+        return false;
+    }
+    for (role, amount, _) in read {
+        if let Some(at) = role {
+            amounts[at] = amount.min(MAX_AMOUNT) as u64;
         }
     }
     true

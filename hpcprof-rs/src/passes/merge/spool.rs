@@ -17,7 +17,7 @@ pub struct Entry {
     pub physical: u32,
     /// Id of the text of the overhead category in force plus one; 0 for none.
     pub tag: u32,
-    /// Amounts: samples, work with overhead, idleness, then the other metrics of the database.
+    /// Amounts: samples, work with overhead, idleness, squares of these, then the other metrics.
     pub amounts: Vec<u64>,
 }
 

@@ -5,7 +5,7 @@
 
 use crate::error::{Error, Result};
 use crate::model::hash::FastMap;
-use crate::model::metrics::{IDLENESS, OVERHEAD, WORK};
+use crate::model::metrics::{FIXED, IDLENESS, OVERHEAD, WORK, first_square};
 use crate::model::spread::Spread;
 use crate::model::tree::Values;
 use crate::passes::merge::number::{Numbered, Numbers};
@@ -50,7 +50,7 @@ pub trait Sink: Sync {
 pub struct Layout {
     /// The metric of each overhead category, by the id of its text.
     pub categories: FastMap<u32, usize>,
-    /// Position of the number of samples; the other metrics follow.
+    /// Position of the number of samples; the other metrics follow, then the sums of squares.
     pub samples: usize,
     /// How many metrics there are.
     pub metrics: usize,
@@ -75,6 +75,15 @@ impl Layout {
         for index in FIRST_OTHER..entry.amounts.len() {
             add(self.samples + 1 + index - FIRST_OTHER, amount(index));
         }
+    }
+
+    /// Calls `add` with each sum of squares.
+    fn each_square(&self, entry: &Entry, mut add: impl FnMut(usize, i64)) {
+        let amount = |index: usize| i64::try_from(entry.amounts[index]).unwrap_or(i64::MAX);
+        let first = first_square(self.metrics);
+        add(first + if entry.tag == 0 { WORK } else { OVERHEAD }, amount(3));
+        add(first + IDLENESS, amount(4));
+        add(first + FIXED.len(), amount(5));
     }
 }
 
@@ -335,10 +344,11 @@ impl Adder {
         let Inputs { merged, layout, .. } = work.inputs;
         let (worker, known) = &merged.threads[thread];
         let spooled = &merged.spooled[*worker];
-        let amounts = FIRST_OTHER + layout.metrics - layout.samples - 1;
+        let amounts = FIRST_OTHER + first_square(layout.metrics) - layout.samples - 1;
         let Adder { values, buffer, .. } = self;
         values.clear();
         let mut machine = work.physical.as_ref().map(Shared::cursor);
+        let mut sums = work.logical.cursor();
         let each = |entry: &Entry| {
             let context = spooled.contexts[entry.logical as usize];
             let mut machine = match (&mut machine, &spooled.physical) {
@@ -354,6 +364,13 @@ impl Adder {
                 }
                 values.push(ThreadValue { metric: metric as u32, context, amount });
             });
+            // Squares are of no use by thread.
+            let logical = sums.at(context);
+            layout.each_square(entry, |metric, amount| {
+                for sums in [Some(&mut *logical), machine.as_deref_mut()].into_iter().flatten() {
+                    sums[metric] = sums[metric].saturating_add(amount);
+                }
+            });
         };
         let read = spooled.spool.read(known.values, amounts, buffer, each);
         read.map_err(Error::io("read values from", Path::new("the temporary file")))?;
@@ -365,7 +382,6 @@ impl Adder {
             }
             is_same
         });
-        let mut sums = work.logical.cursor();
         for value in values {
             let sum = &mut sums.at(value.context)[value.metric as usize];
             *sum = sum.saturating_add(value.amount);

@@ -24,9 +24,10 @@ pub fn name(loops: &mut ParallelLoops, symbols: &Symbols, tree: &ContextTree) {
             continue;
         };
         let method = last_part(entry);
+        let module = symbols.procedure(key.entry).module.map(|m| symbols.module(m).path.as_str());
         let found = key.call.and_then(|line| {
-            let path = symbols.text(line.file);
-            files.call_chain(path, (line.line, key.column), method, rule.source_starts)
+            let place = (symbols.text(line.file), line.line, key.column);
+            files.call_chain(module, place, method, rule.source_starts)
         });
         known.name_from_source = found.is_some();
         let has_twin = found.as_ref().is_none_or(|found| found.has_twin);

@@ -1,13 +1,14 @@
 //! The metrics of an image's samples, fixed when it starts: what its profiles' headers say of them, and how
 //! the tree adds their values.
 //!
-//! Invariant: the first group is that of `hpc_formats::profile::default_metrics`, and all metrics are sums.
+//! Invariant: the first group is that of `hpc_formats::profile::default_metrics`, the second that of
+//! `square_metrics`, and all metrics are sums.
 //!
 //! Async-signal-safe, except [`MetricSet::new`] and [`MetricSet::push`].
 
 use hpc_formats::profile::{
     Aggregation, MAX_METRICS, METRIC_NAME_SIZE, METRIC_SIZE, Metric, Representation,
-    VALUES_PER_RECORD, default_metrics,
+    VALUES_PER_RECORD, default_metrics, square_metrics,
 };
 
 /// Most groups of a node.
@@ -32,7 +33,7 @@ impl MetricSet {
     /// Those that every sample has, for a sampling period in nanoseconds.
     pub fn new(period_ns: u64) -> MetricSet {
         let mut set = MetricSet { table: [0; MAX_METRICS * METRIC_SIZE], count: 0, floats: 0 };
-        for metric in &default_metrics(period_ns) {
+        for metric in default_metrics(period_ns).iter().chain(&square_metrics(period_ns)) {
             set.push(metric);
         }
         set

@@ -499,7 +499,7 @@ impl Tree {
     }
 
     /// Adds the groups after the first to the metric records that follow it.
-    #[cold]
+    #[inline]
     fn add_further(&mut self, metric: u32, words: &Words) {
         for (group, words) in (0..self.groups).zip(words).skip(1) {
             let floats = self.floats >> (group * VALUES_PER_RECORD as u32);

@@ -102,6 +102,7 @@ mod tests {
         assert_eq!((taken.samples(), taken.periods(), taken.last_ns), (2, 4, 9));
         let idleness = f64::from_bits(taken.words[0][2]);
         assert_eq!(idleness, 2.0 * taken.oversubscribed);
+        assert_eq!(taken.words[1][0], 3 * 3 + 1);
         assert_eq!(deferred.take(), None);
         deferred.add(&sample(1, 10), charge);
         assert_eq!(deferred.take().map(|v| v.samples()), Some(1));

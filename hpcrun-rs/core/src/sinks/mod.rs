@@ -47,7 +47,8 @@ pub(crate) enum Verdict {
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub(crate) struct Values {
     /// One word a metric: number of samples; sum of their weights, in periods; idleness, in periods of one
-    /// core; those of further metrics.
+    /// core; the sums of the squares of each sample's weight, idleness, and both together; those of further
+    /// metrics.
     pub(crate) words: Words,
     /// Oversubscription, in periods of one core.
     pub(crate) oversubscribed: f64,
@@ -90,10 +91,17 @@ impl Values {
     #[inline]
     pub(crate) fn add(&mut self, sample: &Sample, charge: Charge) {
         let period = sample.period as f64;
-        let [samples, work, idleness] = &mut self.words[0];
+        let idle = charge.idleness / period;
+        let effort = idle + sample.weight as f64;
+        let add = |sum: &mut u64, value: f64| *sum = (f64::from_bits(*sum) + value).to_bits();
+        let [[samples, work, idleness], [work_squares, idleness_squares, effort_squares], ..] =
+            &mut self.words;
         *samples += 1;
         *work += sample.weight;
-        *idleness = (f64::from_bits(*idleness) + charge.idleness / period).to_bits();
+        add(idleness, idle);
+        *work_squares = work_squares.wrapping_add(sample.weight.wrapping_mul(sample.weight));
+        add(idleness_squares, idle * idle);
+        add(effort_squares, effort * effort);
         self.oversubscribed += charge.oversubscribed / period;
         self.time += sample.time();
         self.last_ns = sample.now;
