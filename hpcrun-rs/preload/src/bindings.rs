@@ -78,6 +78,7 @@ pub(crate) fn rebind() {
     unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut found).cast()) };
     let Some(own) = found.own else { return };
     let libc = || found.libc.iter().flatten();
+    let mut is_writable = false;
     for (at, size) in [own.relocations, own.jumps] {
         let count = size as usize / size_of::<Relocation>();
         // SAFETY: the dynamic section says that so many relocations are there.
@@ -96,9 +97,16 @@ pub(crate) fn rebind() {
                 continue;
             }
             if let Some(function) = libc().find_map(|m| m.function(name, own.needed(symbol))) {
-                own.store(slot, function);
+                if !std::mem::replace(&mut is_writable, true) {
+                    own.protect(true);
+                }
+                // SAFETY: an aligned entry of our table, in a writable page; calls of ours read it.
+                unsafe { slot.write_volatile(function) };
             }
         }
+    }
+    if is_writable {
+        own.protect(false);
     }
 }
 
@@ -285,21 +293,14 @@ impl Module {
             && self.name(index) == name
     }
 
-    /// Stores an address in our table, which the dynamic linker may have made read-only.
-    fn store(&self, slot: *mut u64, function: u64) {
-        let page = slot as usize & !(PAGE - 1);
-        let is_protected = (self.relro.0..self.relro.1).contains(&(slot as u64));
-        let protect = |protection: c_int| {
-            let arguments = [page, PAGE, protection as usize, 0, 0];
-            // SAFETY: the page is in our data.
-            unsafe { system::call(libc::SYS_mprotect, arguments) == 0 }
-        };
-        if !is_protected || protect(libc::PROT_READ | libc::PROT_WRITE) {
-            // SAFETY: an aligned entry of our table, in a writable page; it is read by calls of ours only.
-            unsafe { slot.write_volatile(function) };
-        }
-        if is_protected {
-            protect(libc::PROT_READ);
-        }
+    /// Makes the tables that the dynamic linker has made read-only writable, or read-only again.
+    fn protect(&self, is_writable: bool) {
+        let (start, end) = self.relro;
+        let start = start & !(PAGE as u64 - 1);
+        let write = if is_writable { libc::PROT_WRITE } else { 0 };
+        let protection = (libc::PROT_READ | write) as usize;
+        let length = (end & !(PAGE as u64 - 1)).saturating_sub(start) as usize;
+        // SAFETY: the pages are in our data.
+        unsafe { system::call(libc::SYS_mprotect, [start as usize, length, protection, 0, 0]) };
     }
 }

@@ -185,8 +185,11 @@ fn become_halter(who: u8) -> bool {
 
 fn halt() {
     OVER.store(true, Ordering::SeqCst);
-    // Pairs with the compiler fence in `with`: either a thread sees this, or we see it inside.
-    system::membarrier();
+    // Pairs with the compiler fence in `with`: either a thread sees this, or we see it inside. No thread is
+    // inside if nothing is tracked.
+    if is_configured() {
+        system::membarrier();
+    }
 }
 
 /// Stops after `publish`, for which threads are kept outside as by [`finish`]; one that ends waits. Called by
