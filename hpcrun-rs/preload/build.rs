@@ -3,4 +3,7 @@
 
 fn main() {
     println!("cargo::rustc-cdylib-link-arg=-Wl,-z,initfirst");
+    // The unwinder that the standard library asks for: as a library of its own it would be loaded into every
+    // program, and its start takes longer than ours.
+    println!("cargo::rustc-link-lib=static:-bundle=gcc_eh");
 }

@@ -186,6 +186,10 @@ pub fn refresh_loadmap() {
     }
 }
 
+/// Beginnings of the names of modules without code that an agent knows.
+const OF_SYSTEM: [&str; 6] =
+    ["libc.so.", "ld-linux-", "libm.so.", "libgcc_s.so.", "libpthread.so.", "[vdso]"];
+
 /// Takes a snapshot and writes the changes. Returns whether a new module has code with a role for an agent.
 fn take_up_modules() -> bool {
     let changes = loadmap::refresh(threads::quiescent);
@@ -194,9 +198,13 @@ fn take_up_modules() -> bool {
         agents::evict(id);
         append_or_count(&Entry::Unload(id));
     }
-    // Our own library has no role, and more symbols than most.
+    // Our own library and the C library have no role, and it takes a while to read their symbols.
     let own = take_up_modules as *const () as u64;
-    let others = changes.added.iter().filter(|m| !(m.start..m.end).contains(&own));
+    let is_plain = |m: &loadmap::Module| {
+        let name = m.path.rsplit('/').next().unwrap_or_default();
+        (m.start..m.end).contains(&own) || OF_SYSTEM.iter().any(|of| name.starts_with(of))
+    };
+    let others = changes.added.iter().filter(|m| !is_plain(m));
     others.filter(|m| agents::scan(m, locks::enabled())).count() > 0
 }
 
