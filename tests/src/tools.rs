@@ -145,6 +145,7 @@ fn build_c() {
         ("inlined", &["-pthread"]),
         ("meets", &["-pthread"]),
         ("small_stack", &["-pthread"]),
+        ("guest", &["-pthread", "-Wno-deprecated-declarations"]),
         ("drap", &[]),
         ("overhead", &[]),
         ("kernel", &[]),

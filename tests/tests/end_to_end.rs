@@ -6,6 +6,7 @@ mod children;
 mod damage;
 mod deep_paths;
 mod demo;
+mod guest;
 mod harness;
 mod house;
 mod launcher;

@@ -39,15 +39,15 @@ const ALLOWED: &[&str] = &[
     "process_vm_readv",
     "pwrite",
     "pwrite64",
-    "raise",
     "strlen",
 ];
 
-/// Functions that call through a pointer: the program's own handler of the same signal, glibc's
-/// `_dl_find_object`, and the owner-of-a-frame function (walked as a root of its own).
-const INDIRECT: &[&str] = &["6signal6handle", "7loadmap6locate", "6cursor6Cursor", "7forward"];
+/// Functions that call through a pointer: libc's `sigaction`, glibc's `_dl_find_object`, and the
+/// owner-of-a-frame function (walked as a root of its own).
+const INDIRECT: &[&str] = &["6signal10set_action", "7loadmap6locate", "6cursor6Cursor"];
 
-const ROOTS: &[&str] = &["6signal6handle17h", "6agents8owner_of17h"];
+/// The handler, what the entry calls before it, and what may have been inlined into its only callers.
+const ROOTS: &[&str] = &["6signal6handle17h", "5entry13handler_stack17h", "6agents8owner_of17h"];
 
 /// The library, as the launcher installs it.
 fn library() -> PathBuf {
@@ -146,9 +146,8 @@ fn the_handler_reaches_only_async_signal_safe_code() {
         assert_eq!(all.next(), None, "{part} is ambiguous");
         name.clone()
     };
-    // `owner_of` may have been inlined into its only callers.
-    let mut open: Vec<String> = vec![root(&ROOTS[0])];
-    open.extend(functions.keys().filter(|n| n.contains(ROOTS[1])).cloned());
+    let mut open: Vec<String> = ROOTS[..2].iter().map(root).collect();
+    open.extend(functions.keys().filter(|n| n.contains(ROOTS[2])).cloned());
     let mut seen: BTreeSet<String> = open.iter().cloned().collect();
     let mut imported = BTreeMap::new();
     let mut indirect = BTreeSet::new();

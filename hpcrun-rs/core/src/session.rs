@@ -7,7 +7,7 @@ use crate::image::{self, Image, clock};
 use crate::lcct::spare;
 use crate::logical::{self, agents};
 use crate::maps;
-use crate::sample::{latency, signal};
+use crate::sample::{latency, signal, stand_in};
 use crate::sandbox::refuses;
 use crate::source::{self, Order};
 use crate::system;
@@ -271,13 +271,20 @@ pub fn pthread_stack() -> Option<(u64, u64)> {
     }
 }
 
-/// Unblocks a signal in the calling thread, without the interposed functions. Threads that libc creates block
-/// all signals, and so may the creator of a thread or process.
+/// Unblocks our signal in the calling thread, without the interposed functions. Threads that libc creates
+/// block all signals, and so may the creator of a thread or process: then the stand-in is blocked.
 fn unblock(signal: i32) {
-    let set = 1_u64 << (signal - 1);
-    let arguments = [libc::SIG_UNBLOCK as usize, &raw const set as usize, 0, 8, 0];
-    // SAFETY: the kernel reads a set of eight bytes, which outlives the call.
-    unsafe { system::call(libc::SYS_rt_sigprocmask, arguments) };
+    let change = |how: i32, set: u64| {
+        let mut old = 0_u64;
+        let arguments = [how as usize, &raw const set as usize, &raw mut old as usize, 8, 0];
+        // SAFETY: the kernel reads and writes sets of eight bytes, which outlive the call.
+        unsafe { system::call(libc::SYS_rt_sigprocmask, arguments) };
+        old
+    };
+    let ours = 1_u64 << (signal - 1);
+    if change(libc::SIG_UNBLOCK, ours) & ours != 0 {
+        change(libc::SIG_BLOCK, stand_in::BIT);
+    }
 }
 
 /// Bounds of a stack that ends at `high`: the part of its mapping below `high`.

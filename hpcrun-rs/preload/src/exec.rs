@@ -3,6 +3,7 @@
 //! would handle a pending signal of ours; it resumes if the exec fails.
 
 use crate::children::{Environment, Program, Strings, own_environment};
+use crate::masks::with_own_mask;
 use crate::real::{Real, function, real};
 use hpcrun_core::{session, threads};
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -24,7 +25,7 @@ unsafe fn exec(
         state.source.disarm();
         session::note_exec();
     }
-    let result = exec(environment.as_ptr());
+    let result = with_own_mask(|| exec(environment.as_ptr()));
     if let Some(state) = state {
         // SAFETY: this thread's errno, preserved across re-arming.
         let error = unsafe { *libc::__errno_location() };
@@ -130,7 +131,10 @@ macro_rules! interpose_spawn {
             // arguments.
             unsafe {
                 let environment = Environment::of($program(text(file)), environment);
-                function::<Spawn>(&REAL)(pid, file, actions, attributes, argv, environment.as_ptr())
+                let list = environment.as_ptr();
+                with_own_mask(|| {
+                    function::<Spawn>(&REAL)(pid, file, actions, attributes, argv, list)
+                })
             }
         }
     )* };

@@ -10,7 +10,8 @@
 //! | `threads`, `thread_life` | creation contexts; beginnings and ends of threads |
 //! | `exec`, `children` | programs that are started |
 //! | `fork` | the forked child |
-//! | `signals` | keeps our signal deliverable and its stack large enough |
+//! | `actions` | what the program sets for our signal |
+//! | `masks` | keeps our signal deliverable |
 //! | `affinity` | which cores the program's threads may use |
 //! | `descriptors` | keeps our descriptors open |
 //! | `sandbox` | sandboxes that the program enters |
@@ -29,6 +30,7 @@
 // The interposed functions are public as symbols of the library, not as Rust items.
 #![allow(unreachable_pub)]
 
+mod actions;
 mod affinity;
 mod bindings;
 mod children;
@@ -39,11 +41,11 @@ mod fork;
 mod heap;
 mod loader;
 mod locks;
+mod masks;
 mod messages;
 mod real;
 mod runtime;
 mod sandbox;
-mod signals;
 mod start;
 mod thread_life;
 mod threads;

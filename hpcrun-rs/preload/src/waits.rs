@@ -2,11 +2,14 @@
 //! (ARCHITECTURE.md: terms). Workers of cooperating runtimes count themselves.
 //!
 //! These hooks are the fast path: a thread that waits by other means is found asleep
-//! (`hpcrun_core::activity`). Locks, conditions, barriers and semaphores are in `locks`.
+//! (`hpcrun_core::activity`). Locks, conditions, barriers and semaphores are in
+//! `locks`, waits with a signal mask in `masks`.
 
+use crate::actions;
 use crate::affinity;
 use crate::descriptors;
 use crate::events::{self, join, waiting};
+use crate::masks;
 use crate::real::{Real, real};
 use crate::sandbox;
 use hpcrun_core::futex_locks::FutexWait;
@@ -65,22 +68,11 @@ interpose_wait! {
     sleep(seconds: c_uint) -> c_uint;
     pause() -> c_int;
     poll(fds: *mut libc::pollfd, n: libc::nfds_t, timeout: c_int) -> c_int;
-    ppoll(fds: *mut libc::pollfd, n: libc::nfds_t, timeout: Time, mask: *const libc::sigset_t) -> c_int;
     select(
         n: c_int, read: *mut libc::fd_set, write: *mut libc::fd_set, except: *mut libc::fd_set,
         timeout: *mut libc::timeval
     ) -> c_int;
-    pselect(
-        n: c_int, read: *mut libc::fd_set, write: *mut libc::fd_set, except: *mut libc::fd_set, timeout: Time,
-        mask: *const libc::sigset_t
-    ) -> c_int;
     epoll_wait(fd: c_int, events: *mut libc::epoll_event, n: c_int, timeout: c_int) -> c_int;
-    epoll_pwait(
-        fd: c_int, events: *mut libc::epoll_event, n: c_int, timeout: c_int, mask: *const libc::sigset_t
-    ) -> c_int;
-    epoll_pwait2(
-        fd: c_int, events: *mut libc::epoll_event, n: c_int, timeout: Time, mask: *const libc::sigset_t
-    ) -> c_int;
     wait(status: *mut c_int) -> libc::pid_t;
     waitpid(pid: libc::pid_t, status: *mut c_int, options: c_int) -> libc::pid_t;
     wait3(status: *mut c_int, options: c_int, usage: *mut libc::rusage) -> libc::pid_t;
@@ -131,7 +123,7 @@ pub unsafe extern "C" fn sched_yield() -> c_int {
 const FUTEX_COMMANDS: c_long = !(libc::FUTEX_PRIVATE_FLAG | libc::FUTEX_CLOCK_REALTIME) as c_long;
 
 /// Interposed: futex waits, by which the locks of Rust and other languages block, the calls that close
-/// descriptors, and the one that ends the process.
+/// descriptors or change signals, and the one that ends the process.
 ///
 /// The kernel takes at most six arguments, all of them words. If the caller passes fewer, the others are
 /// unspecified, and the system call ignores them.
@@ -179,6 +171,14 @@ pub unsafe extern "C" fn syscall(
             sandbox::entering(b - 1, c, call)
         },
         libc::SYS_landlock_restrict_self => sandbox::leaving_files(call),
+        // SAFETY: as for the system call; the arguments are the caller's.
+        libc::SYS_rt_sigaction if actions::is_ours(a as c_int) => unsafe {
+            actions::system_call(b as *const _, c as *mut _)
+        },
+        // SAFETY: as above.
+        libc::SYS_rt_sigprocmask if d == 8 => unsafe {
+            masks::system_call(a as c_int, b as *const _, c as *mut _).into()
+        },
         // SAFETY: as for libc's functions of these names.
         libc::SYS_close => unsafe { descriptors::close_one(a as c_int).into() },
         // SAFETY: as above.

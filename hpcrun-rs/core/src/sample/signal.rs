@@ -5,44 +5,24 @@
 //! it runs, and hooks mark the thread busy. A signal that is not a sample goes to the program's own handler.
 //! Samples that it cannot record are counted.
 
+use super::entry::{Begin, hpcrun_signal_entry};
 use super::latency;
+use super::program::{Action, PROGRAM_ACTION, forward};
+use super::stand_in;
 use crate::config::SourceKind;
 use crate::image;
 use crate::source::{self, Claim};
 use crate::threads;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-
-/// The program's own action for the signal that we use.
-#[derive(Debug)]
-pub struct ProgramAction {
-    handler: AtomicUsize,
-    flags: AtomicU64,
-}
-
-/// The action of this process.
-pub static PROGRAM_ACTION: ProgramAction =
-    ProgramAction { handler: AtomicUsize::new(libc::SIG_DFL), flags: AtomicU64::new(0) };
-
-impl ProgramAction {
-    /// Stores a new action, and returns the previous one: (handler, flags).
-    pub fn replace(&self, handler: usize, flags: i32) -> (usize, i32) {
-        let old = self.get();
-        self.handler.store(handler, Ordering::Release);
-        self.flags.store(flags as u64, Ordering::Release);
-        old
-    }
-
-    /// The action: (handler, flags).
-    pub fn get(&self) -> (usize, i32) {
-        let handler = self.handler.load(Ordering::Acquire);
-        (handler, self.flags.load(Ordering::Acquire) as i32)
-    }
-}
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 type Sigaction = unsafe extern "C" fn(i32, *const libc::sigaction, *mut libc::sigaction) -> i32;
 
 /// libc's own `sigaction`: a call of the symbol would reach the interposed function.
 static SIGACTION: AtomicUsize = AtomicUsize::new(0);
+
+/// Whether our signal may go to an alternate stack. A stack that a program registers by libc's function is
+/// never used by us; one that it registers by a system call, as Go does, is what its small stacks need.
+static ON_STACK: AtomicBool = AtomicBool::new(true);
 
 /// Installs the handler for a kind of source.
 ///
@@ -50,19 +30,50 @@ static SIGACTION: AtomicUsize = AtomicUsize::new(0);
 /// `sigaction` must be libc's own, not an interposed one.
 pub unsafe fn install(kind: SourceKind, sigaction: Sigaction) -> Result<(), i32> {
     SIGACTION.store(sigaction as usize, Ordering::Release);
-    // SAFETY: `action` is fully initialised, and `handle` obeys the contract of a signal handler (above).
-    unsafe {
-        let mut action: libc::sigaction = std::mem::zeroed();
-        action.sa_sigaction = handle as *const () as usize;
-        action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART | libc::SA_ONSTACK;
-        libc::sigfillset(&mut action.sa_mask);
-        let mut old: libc::sigaction = std::mem::zeroed();
-        if sigaction(source::signal_of(kind), &action, &mut old) != 0 {
-            return Err(*libc::__errno_location());
-        }
-        PROGRAM_ACTION.replace(old.sa_sigaction, old.sa_flags);
-    }
+    let old = set_action(source::signal_of(kind), hpcrun_signal_entry as *const () as usize)?;
+    // SAFETY: the kernel's mask is the first word of libc's.
+    let mask = unsafe { (&raw const old.sa_mask).cast::<u64>().read() };
+    PROGRAM_ACTION.replace(Action { handler: old.sa_sigaction, flags: old.sa_flags, mask });
     Ok(())
+}
+
+/// Keeps our signal from alternate stacks, from now on.
+pub fn avoid_alternate_stacks(kind: SourceKind) {
+    if ON_STACK.load(Ordering::Relaxed) && ON_STACK.swap(false, Ordering::Relaxed) {
+        let entry = hpcrun_signal_entry as *const () as usize;
+        let _ = set_action(source::signal_of(kind), entry);
+    }
+}
+
+/// Sets the default action. Async-signal-safe.
+pub(super) fn install_default(signal: i32) {
+    let _ = set_action(signal, libc::SIG_DFL);
+}
+
+/// Makes the stand-in come to our entry. Async-signal-safe.
+pub(super) fn install_stand_in() {
+    let _ = set_action(stand_in::STAND_IN, hpcrun_signal_entry as *const () as usize);
+}
+
+/// Sets a signal's action in the kernel. Returns the previous one, or libc's error.
+fn set_action(signal: i32, handler: usize) -> Result<libc::sigaction, i32> {
+    // SAFETY: both actions are initialised and outlive the call. `install` stored libc's function. The
+    // handler is none, or our entry, which obeys the contract of a signal handler (above).
+    unsafe {
+        let sigaction: Sigaction = std::mem::transmute(SIGACTION.load(Ordering::Acquire));
+        let mut action: libc::sigaction = std::mem::zeroed();
+        let mut old: libc::sigaction = std::mem::zeroed();
+        if handler != libc::SIG_DFL {
+            let on_stack = if ON_STACK.load(Ordering::Relaxed) { libc::SA_ONSTACK } else { 0 };
+            action.sa_sigaction = handler;
+            action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART | on_stack;
+            (&raw mut action.sa_mask).cast::<u64>().write(!0);
+        }
+        match sigaction(signal, &action, &mut old) {
+            0 => Ok(old),
+            _ => Err(*libc::__errno_location()),
+        }
+    }
 }
 
 /// Saves errno, and restores it when dropped.
@@ -84,17 +95,28 @@ impl Drop for Errno {
     }
 }
 
-unsafe extern "C" fn handle(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+/// Handles a signal on the thread's handler stack. True if the program's handler is to be entered: as `begin`
+/// says.
+pub(super) unsafe extern "C" fn handle(
+    signal: i32,
+    info: *mut libc::siginfo_t,
+    context: *mut libc::c_void,
+    begin: *mut Begin,
+) -> bool {
     let _errno = Errno::keep();
     // SAFETY: the kernel passes valid pointers to a handler with SA_SIGINFO.
     let (siginfo, ucontext) = unsafe { (&*info, &*context.cast::<libc::ucontext_t>()) };
     if image::has_empty_handler() {
-        return;
+        return false;
+    }
+    if signal == stand_in::STAND_IN {
+        // SAFETY: called in the handler, with its own arguments.
+        return unsafe { forward_held(info, context, begin) };
     }
     let start = if latency::enabled() { latency::now() } else { 0 };
     match threads::claim(siginfo, ucontext) {
         // SAFETY: called in the handler, with its own arguments.
-        (Claim::Foreign, _) => unsafe { forward(signal, info, context) },
+        (Claim::Foreign, _) => return unsafe { forward(signal, info, context, begin) },
         (Claim::Nothing, _) => {}
         (Claim::Sample(sample), Some(thread)) => {
             if image::is_running() {
@@ -108,39 +130,20 @@ unsafe extern "C" fn handle(signal: i32, info: *mut libc::siginfo_t, context: *m
             threads::WITHOUT_STATE.fetch_add(1, Ordering::Relaxed);
         }
     }
+    false
 }
 
-/// Forwards a signal that is not ours to the program.
+/// Forwards a signal that was held back, since the program lets it in now.
 ///
 /// # Safety
-/// Must be called from a handler with its own arguments.
+/// Must be called from the handler, with its own arguments.
 #[cold]
-unsafe fn forward(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
-    let (handler, flags) = PROGRAM_ACTION.get();
-    match handler {
-        libc::SIG_IGN => {}
-        libc::SIG_DFL if signal == libc::SIGURG => {}
-        libc::SIG_DFL => {
-            let sigaction = SIGACTION.load(Ordering::Acquire);
-            // SAFETY: `install` stored libc's function. This restores the default action and raises the
-            // signal again, which is delivered when this handler returns.
-            unsafe {
-                let sigaction: Sigaction = std::mem::transmute(sigaction);
-                let default: libc::sigaction = std::mem::zeroed();
-                sigaction(signal, &default, std::ptr::null_mut());
-                libc::raise(signal);
-            }
-        }
-        // SAFETY: the program installed this function as its handler with these flags.
-        _ if flags & libc::SA_SIGINFO != 0 => unsafe {
-            let f: unsafe extern "C" fn(i32, *mut libc::siginfo_t, *mut libc::c_void) =
-                std::mem::transmute(handler);
-            f(signal, info, context);
-        },
-        // SAFETY: as above.
-        _ => unsafe {
-            let f: unsafe extern "C" fn(i32) = std::mem::transmute(handler);
-            f(signal);
-        },
-    }
+unsafe fn forward_held(
+    info: *mut libc::siginfo_t,
+    context: *mut libc::c_void,
+    begin: *mut Begin,
+) -> bool {
+    let Some(image) = image::current() else { return false };
+    // SAFETY: the caller's promise.
+    unsafe { forward(source::signal_of(image.kind), info, context, begin) }
 }

@@ -91,7 +91,6 @@ impl ThreadState {
         self.abandon_lock_wait();
         self.working.end(image::now());
         self.stack.clear();
-        self.signal_stack.remove();
         self.busy.store(false, Ordering::Release);
         // The thread that ends the process may be completing this state, which must not be reused before.
         wait_until(|| self.lifecycle.is(Phase::Closed));

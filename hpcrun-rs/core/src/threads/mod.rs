@@ -13,7 +13,7 @@
 //! | `calls` | calls of a message-passing library |
 //! | `locking` | the lock that the thread waits for |
 //! | `end`, `fork` | completes a profile; resets states in a forked child |
-//! | `cpu_clock`, `signal_stack` | the thread's CPU clock and alternate stack |
+//! | `cpu_clock`, `signal_stack` | the thread's CPU clock and handler stack |
 //!
 //! Async-signal-safe: [`current`], and the methods of [`ThreadState`] that say so.
 
@@ -38,8 +38,7 @@ pub use registry::{
     acquire, all, begin, begin_unnamed, by_cookie, count, live, quiescent, release,
     wait_until_quiescent,
 };
-pub use signal_stack::SIGNAL_STACK;
-pub use take::claim;
+pub use take::{claim, signalled};
 
 use crate::arch::thread_slot;
 use crate::lcct::Identity;
@@ -89,7 +88,7 @@ pub struct ThreadState {
     thread: AtomicU32,
     tid: AtomicU32,
     cpu: CpuClock,
-    /// The alternate stack that the handler runs on.
+    /// The stack that the handler runs on.
     pub signal_stack: SignalStack,
     /// Timer or perf event.
     pub source: Source,

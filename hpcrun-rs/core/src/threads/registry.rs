@@ -92,7 +92,6 @@ pub fn begin_unnamed(
     state.destructor_rounds.set(0);
     state.tally.clear();
     state.stack.set(stack.0, stack.1, is_main, creation);
-    state.signal_stack.install();
     let process = system::process_id();
     let is_main_process =
         image::current().is_none_or(|i| process.is_none_or(|process| i.pid == process));

@@ -11,21 +11,25 @@ use crate::sinks::{Sink, Values, Verdict};
 use crate::source::{self, Claim, Sample};
 use hpc_formats::loss::LossCause;
 
+/// The thread that a signal is a sample of; for other signals, the calling thread. The thread may share the
+/// thread-local storage of another thread or process, or have none.
+#[inline]
+pub fn signalled(info: &libc::siginfo_t) -> Option<&'static ThreadState> {
+    let (here, named) = (current(), source::cookie_of(info));
+    if here.is_some_and(|thread| Some(thread.cookie()) == named) {
+        return here;
+    }
+    named.and_then(by_cookie).or_else(|| here.filter(|thread| thread.is_own()))
+}
+
 /// Says what a signal is, and whose.
 #[inline]
 pub fn claim(
     info: &libc::siginfo_t,
     context: &libc::ucontext_t,
 ) -> (Claim, Option<&'static ThreadState>) {
-    let (here, cookie) = (current(), source::cookie_of(info));
-    let thread = match cookie {
-        // The thread shares the thread-local storage of another thread, or has none.
-        Some(named) if here.is_none_or(|thread| thread.cookie() != named) => {
-            by_cookie(named).or(here)
-        }
-        _ => here,
-    };
-    let claim = match (thread, cookie) {
+    let thread = signalled(info);
+    let claim = match (thread, source::cookie_of(info)) {
         (Some(thread), _) => thread.source.claim(info, context, thread.cookie()),
         (None, Some(_)) => Claim::Lost,
         (None, None) => Claim::Foreign,

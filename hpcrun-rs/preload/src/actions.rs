@@ -1,0 +1,227 @@
+//! The doors by which a program sets what a signal does. For our signal they store the program's action,
+//! which gets the signals that are no samples (`hpcrun_core::sample::program`); the program sees what it has
+//! set.
+
+use crate::masks;
+use crate::real::{Real, function, real};
+use hpcrun_core::sample::program::{Action, PROGRAM_ACTION};
+use hpcrun_core::sample::signal;
+use hpcrun_core::session;
+use hpcrun_core::source::signal_of;
+use std::ffi::{CStr, c_int, c_long};
+use std::mem;
+
+/// The signal that the sampler uses, from its start to the end of the process.
+pub(crate) fn occupied() -> Option<c_int> {
+    session::source_kind().map(signal_of)
+}
+
+/// Whether the sampler uses this signal.
+pub(crate) fn is_ours(signal: c_int) -> bool {
+    occupied() == Some(signal)
+}
+
+/// The kernel's 64 signals of a set of libc.
+pub(crate) fn bits(set: &libc::sigset_t) -> u64 {
+    // SAFETY: the kernel's set is the first word of libc's.
+    unsafe { (&raw const *set).cast::<u64>().read() }
+}
+
+/// The set of libc with these signals.
+pub(crate) fn set_of(bits: u64) -> libc::sigset_t {
+    // SAFETY: zeros are a set without signals, and the kernel's is its first word.
+    unsafe {
+        let mut set: libc::sigset_t = mem::zeroed();
+        (&raw mut set).cast::<u64>().write(bits);
+        set
+    }
+}
+
+/// Interposed; see the module.
+///
+/// # Safety
+/// As for libc's function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sigaction(
+    signal: c_int,
+    new: *const libc::sigaction,
+    old: *mut libc::sigaction,
+) -> c_int {
+    if !is_ours(signal) {
+        // SAFETY: libc's own function; the action is the caller's or our copy of it, which outlives the call;
+        // `old` is null or valid.
+        return unsafe {
+            let mut copy = new.as_ref().copied();
+            if let Some(copy) = &mut copy {
+                copy.sa_mask = masks::to_kernel(&copy.sa_mask).unwrap_or(copy.sa_mask);
+            }
+            let real = real!(c"sigaction": fn(c_int, *const libc::sigaction, *mut libc::sigaction) -> c_int);
+            let result = real(signal, copy.as_ref().map_or(new, |copy| copy), old);
+            if let (0, Some(old)) = (result, old.as_mut()) {
+                masks::to_program(&mut old.sa_mask);
+            }
+            result
+        };
+    }
+    // SAFETY: `new` and `old` are null or valid, as for libc's function; zeros are a valid action.
+    unsafe {
+        let before = exchange(new.as_ref().map(|new| Action {
+            handler: new.sa_sigaction,
+            flags: new.sa_flags,
+            mask: bits(&new.sa_mask),
+        }));
+        if let Some(old) = old.as_mut() {
+            *old = mem::zeroed();
+            old.sa_sigaction = before.handler;
+            old.sa_flags = before.flags;
+            old.sa_mask = set_of(before.mask);
+        }
+    }
+    0
+}
+
+/// Sets the program's action for our signal, if there is a new one. Returns the previous one.
+fn exchange(new: Option<Action>) -> Action {
+    match new {
+        Some(new) => PROGRAM_ACTION.replace(new),
+        None => PROGRAM_ACTION.get(),
+    }
+}
+
+/// The kernel's structure of an action.
+#[repr(C)]
+pub(crate) struct KernelAction {
+    handler: usize,
+    flags: u64,
+    restorer: usize,
+    mask: u64,
+}
+
+/// The system call `rt_sigaction` for our signal.
+///
+/// # Safety
+/// As for the system call.
+pub(crate) unsafe fn system_call(new: *const KernelAction, old: *mut KernelAction) -> c_long {
+    // SAFETY: both are null or valid (the caller's promise).
+    unsafe {
+        let before = exchange(new.as_ref().map(|new| Action {
+            handler: new.handler,
+            flags: new.flags as i32,
+            mask: new.mask,
+        }));
+        if let Some(old) = old.as_mut() {
+            let (handler, flags) = (before.handler, before.flags as u32);
+            *old = KernelAction { handler, flags: flags.into(), restorer: 0, mask: before.mask };
+        }
+    }
+    0
+}
+
+/// What System V's `signal` sets: a handler for one signal, which may interrupt itself.
+const SYSTEM_V: c_int = libc::SA_RESETHAND | libc::SA_NODEFER;
+
+macro_rules! interpose_signal {
+    ($($name:ident $symbol:literal sets $flags:expr;)*) => { $(
+        /// Interposed; see the module.
+        ///
+        /// # Safety
+        /// As for libc's function.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name(
+            signal: c_int,
+            handler: libc::sighandler_t,
+        ) -> libc::sighandler_t {
+            if !is_ours(signal) {
+                static REAL: Real = Real::new($symbol);
+                // SAFETY: libc's own function of this signature, same arguments.
+                return unsafe {
+                    function::<unsafe extern "C" fn(c_int, usize) -> usize>(&REAL)(signal, handler)
+                };
+            }
+            let mask = if $flags == SYSTEM_V { 0 } else { 1 << (signal - 1) };
+            exchange(Some(Action { handler, flags: $flags, mask })).handler
+        }
+    )* };
+}
+
+interpose_signal! {
+    signal c"signal" sets libc::SA_RESTART;
+    bsd_signal c"signal" sets libc::SA_RESTART;
+    ssignal c"signal" sets libc::SA_RESTART;
+    sysv_signal c"__sysv_signal" sets SYSTEM_V;
+    __sysv_signal c"__sysv_signal" sets SYSTEM_V;
+}
+
+/// What `sigset` takes and returns for a signal that is blocked.
+const SIG_HOLD: usize = 2;
+
+/// Interposed: sets a handler and unblocks the signal, or blocks it.
+///
+/// # Safety
+/// As for libc's function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sigset(signal: c_int, handler: libc::sighandler_t) -> libc::sighandler_t {
+    if !is_ours(signal) {
+        // SAFETY: libc's own function, same arguments.
+        return unsafe { real!(c"sigset": fn(c_int, usize) -> usize)(signal, handler) };
+    }
+    let how = if handler == SIG_HOLD { libc::SIG_BLOCK } else { libc::SIG_UNBLOCK };
+    let (new, mut old) = (set_of(1 << (signal - 1)), set_of(0));
+    // SAFETY: both sets outlive the call.
+    unsafe { masks::change_thread_mask(how, &new, &mut old) };
+    let action = Action { handler, flags: 0, mask: 0 };
+    let before = exchange((handler != SIG_HOLD).then_some(action));
+    if bits(&old) & bits(&new) != 0 { SIG_HOLD } else { before.handler }
+}
+
+/// Interposed.
+///
+/// # Safety
+/// As for libc's function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sigignore(signal: c_int) -> c_int {
+    if !is_ours(signal) {
+        // SAFETY: libc's own function, same argument.
+        return unsafe { real!(c"sigignore": fn(c_int) -> c_int)(signal) };
+    }
+    exchange(Some(Action { handler: libc::SIG_IGN, ..Action::DEFAULT }));
+    0
+}
+
+/// Interposed.
+///
+/// # Safety
+/// As for libc's function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn siginterrupt(signal: c_int, interrupts: c_int) -> c_int {
+    if !is_ours(signal) {
+        // SAFETY: libc's own function, same arguments.
+        return unsafe { real!(c"siginterrupt": fn(c_int, c_int) -> c_int)(signal, interrupts) };
+    }
+    let mut action = exchange(None);
+    action.flags &= !libc::SA_RESTART;
+    action.flags |= if interrupts == 0 { libc::SA_RESTART } else { 0 };
+    exchange(Some(action));
+    0
+}
+
+/// Interposed: a stack that the program registers is never used for samples. Go's runtime, whose stacks are
+/// small, registers its own by a system call.
+///
+/// # Safety
+/// As for libc's function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sigaltstack(new: *const libc::stack_t, old: *mut libc::stack_t) -> c_int {
+    const NAME: &CStr = c"sigaltstack";
+    static REAL: Real = Real::new(NAME);
+    // SAFETY: `new` and `old` are null or valid, as for libc's function, which is called with them.
+    unsafe {
+        let registers = new.as_ref().is_some_and(|new| new.ss_flags & libc::SS_DISABLE == 0);
+        if let (true, Some(kind)) = (registers && session::has_begun(), session::source_kind()) {
+            signal::avoid_alternate_stacks(kind);
+        }
+        function::<unsafe extern "C" fn(*const libc::stack_t, *mut libc::stack_t) -> c_int>(&REAL)(
+            new, old,
+        )
+    }
+}

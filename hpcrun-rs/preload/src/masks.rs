@@ -1,0 +1,447 @@
+//! Keeps the sampler's signal deliverable, whatever signals the program blocks.
+//!
+//! Our signal never enters the kernel's masks: where the program's masks pass, its stand-in takes its place
+//! (`hpcrun_core::sample::stand_in`), and the program is shown its own signal again. So the kernel itself
+//! keeps, restores and inherits what the program wants for our signal.
+
+use crate::actions::{bits, occupied, set_of};
+use crate::events::waiting;
+use crate::real::{Real, function, real};
+use hpcrun_core::sample::stand_in;
+use std::ffi::c_int;
+use std::ptr;
+
+/// A program's set as the kernel is to have it; `None` if it is null or stays as it is.
+///
+/// # Safety
+/// `set` must be null or valid.
+pub(crate) unsafe fn to_kernel(set: *const libc::sigset_t) -> Option<libc::sigset_t> {
+    // SAFETY: the caller's promise.
+    let (ours, set) = (occupied()?, unsafe { set.as_ref()? });
+    Some(set_of(stand_in::to_kernel(bits(set), ours)))
+}
+
+/// Shows a set of the kernel as the program's.
+///
+/// # Safety
+/// `set` must be null or valid.
+pub(crate) unsafe fn to_program(set: *mut libc::sigset_t) {
+    // SAFETY: the caller's promise.
+    if let (Some(ours), Some(set)) = (occupied(), unsafe { set.as_mut() }) {
+        *set = set_of(stand_in::to_program(bits(set), ours));
+    }
+}
+
+/// The set to pass on: the caller's, or our copy of it.
+fn chosen(set: *const libc::sigset_t, copy: &Option<libc::sigset_t>) -> *const libc::sigset_t {
+    copy.as_ref().map_or(set, ptr::from_ref)
+}
+
+macro_rules! interpose_mask {
+    ($($name:ident $symbol:literal by $inner:ident;)*) => { $(
+        /// Interposed; see the module.
+        ///
+        /// # Safety
+        /// As for libc's function.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name(
+            how: c_int,
+            set: *const libc::sigset_t,
+            old: *mut libc::sigset_t,
+        ) -> c_int {
+            // SAFETY: the caller's arguments.
+            unsafe { $inner(how, set, old) }
+        }
+
+        /// The hook's work: a call of the hook itself would reach libc.
+        ///
+        /// # Safety
+        /// As for libc's function.
+        pub(crate) unsafe fn $inner(
+            how: c_int,
+            set: *const libc::sigset_t,
+            old: *mut libc::sigset_t,
+        ) -> c_int {
+            // SAFETY: libc's own function; the set is the caller's or our copy of it, which outlives the
+            // call.
+            unsafe {
+                let real =
+                    real!($symbol: fn(c_int, *const libc::sigset_t, *mut libc::sigset_t) -> c_int);
+                let copy = to_kernel(set);
+                let result = real(how, chosen(set, &copy), old);
+                if result == 0 {
+                    to_program(old);
+                }
+                result
+            }
+        }
+    )* };
+}
+
+interpose_mask! {
+    sigprocmask c"sigprocmask" by change_mask;
+    pthread_sigmask c"pthread_sigmask" by change_thread_mask;
+}
+
+/// Interposed: the pending stand-in is our signal to the program.
+///
+/// # Safety
+/// As for libc's function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sigpending(set: *mut libc::sigset_t) -> c_int {
+    // SAFETY: libc's own function, same argument.
+    unsafe {
+        let result = real!(c"sigpending": fn(*mut libc::sigset_t) -> c_int)(set);
+        if result == 0 {
+            to_program(set);
+        }
+        result
+    }
+}
+
+/// Changes the calling thread's mask by one signal.
+fn change(how: c_int, signal: c_int) -> c_int {
+    if !(1..=64).contains(&signal) {
+        // SAFETY: `__errno_location` returns a valid pointer to this thread's errno.
+        unsafe { *libc::__errno_location() = libc::EINVAL };
+        return -1;
+    }
+    // SAFETY: the set outlives the call.
+    unsafe { change_mask(how, &set_of(1 << (signal - 1)), ptr::null_mut()) }
+}
+
+/// Interposed: equal to libc's function.
+#[unsafe(no_mangle)]
+pub extern "C" fn sighold(signal: c_int) -> c_int {
+    change(libc::SIG_BLOCK, signal)
+}
+
+/// Interposed: equal to libc's function.
+#[unsafe(no_mangle)]
+pub extern "C" fn sigrelse(signal: c_int) -> c_int {
+    change(libc::SIG_UNBLOCK, signal)
+}
+
+/// Does what BSD's functions do with their 32 signals. Returns the previous ones.
+fn change_32(how: c_int, mask: u32) -> c_int {
+    let mut old = set_of(0);
+    // SAFETY: both sets outlive the call.
+    unsafe { change_mask(how, &set_of(mask.into()), &mut old) };
+    bits(&old) as c_int
+}
+
+/// Interposed: equal to libc's function.
+#[unsafe(no_mangle)]
+pub extern "C" fn sigblock(mask: c_int) -> c_int {
+    change_32(libc::SIG_BLOCK, mask as u32)
+}
+
+/// Interposed: equal to libc's function.
+#[unsafe(no_mangle)]
+pub extern "C" fn sigsetmask(mask: c_int) -> c_int {
+    change_32(libc::SIG_SETMASK, mask as u32)
+}
+
+/// Interposed: equal to libc's function.
+#[unsafe(no_mangle)]
+pub extern "C" fn siggetmask() -> c_int {
+    change_32(libc::SIG_BLOCK, 0)
+}
+
+/// Interposed: waits with a mask of 32 signals.
+///
+/// # Safety
+/// As for libc's function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sigpause(mask: c_int) -> c_int {
+    // SAFETY: the set outlives the call.
+    unsafe { suspend(&set_of((mask as u32).into())) }
+}
+
+/// Interposed: waits with one signal let in.
+///
+/// # Safety
+/// As for libc's function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __xpg_sigpause(signal: c_int) -> c_int {
+    let mut mask = set_of(0);
+    // SAFETY: the sets outlive the calls.
+    unsafe {
+        change_mask(libc::SIG_BLOCK, ptr::null(), &mut mask);
+        if libc::sigdelset(&mut mask, signal) != 0 {
+            return -1;
+        }
+        suspend(&mask)
+    }
+}
+
+macro_rules! interpose_masked_wait {
+    ($($name:ident $symbol:literal (
+        $($before:ident: $type:ty,)* -> mask $(, $after:ident: $other:ty)*
+    );)*) => { $(
+        /// Interposed: the thread waits, with its mask but for our signal.
+        ///
+        /// # Safety
+        /// As for libc's function.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name(
+            $($before: $type,)* mask: *const libc::sigset_t $(, $after: $other)*
+        ) -> c_int {
+            static REAL: Real = Real::new($symbol);
+            // SAFETY: libc's own function; the mask is the caller's or our copy of it, which outlives the
+            // call.
+            unsafe {
+                wait_with(mask, |mask| {
+                    function::<unsafe extern "C" fn(
+                        $($type,)* *const libc::sigset_t $(, $other)*
+                    ) -> c_int>(&REAL)($($before,)* mask $(, $after)*)
+                })
+            }
+        }
+    )* };
+}
+
+/// Waits by `wait`, with the mask that it gets. The handler sees the mask that comes back after the wait, and
+/// may hold a signal that this one lets in: then the wait begins again.
+///
+/// # Safety
+/// `mask` must be null or valid.
+unsafe fn wait_with(
+    mask: *const libc::sigset_t,
+    wait: impl Fn(*const libc::sigset_t) -> c_int,
+) -> c_int {
+    waiting(|| {
+        // SAFETY: the caller's promise.
+        let copy = unsafe { to_kernel(mask) };
+        let lets_in = copy.is_some_and(|copy| bits(&copy) & stand_in::BIT == 0);
+        loop {
+            let result = wait(chosen(mask, &copy));
+            if !(result < 0 && lets_in && is_held()) {
+                return result;
+            }
+        }
+    })
+}
+
+/// What `sigsuspend` does.
+///
+/// # Safety
+/// As for libc's function.
+unsafe fn suspend(mask: *const libc::sigset_t) -> c_int {
+    // SAFETY: libc's own function.
+    unsafe {
+        wait_with(mask, |mask| real!(c"sigsuspend": fn(*const libc::sigset_t) -> c_int)(mask))
+    }
+}
+
+type Time = *const libc::timespec;
+type Files = *mut libc::fd_set;
+type Polled = *mut libc::pollfd;
+type Events = *mut libc::epoll_event;
+
+interpose_masked_wait! {
+    sigsuspend c"sigsuspend" (-> mask);
+    ppoll c"ppoll" (fds: Polled, n: libc::nfds_t, timeout: Time, -> mask);
+    __ppoll_chk c"__ppoll_chk" (fds: Polled, n: libc::nfds_t, timeout: Time, -> mask, size: usize);
+    pselect c"pselect" (n: c_int, read: Files, write: Files, except: Files, timeout: Time, -> mask);
+    epoll_pwait c"epoll_pwait" (fd: c_int, events: Events, n: c_int, timeout: c_int, -> mask);
+    epoll_pwait2 c"epoll_pwait2" (fd: c_int, events: Events, n: c_int, timeout: Time, -> mask);
+}
+
+/// Waits for a signal of a set by `wait`, which returns the signal, or -1 with an error. If our signal is in
+/// the set, the thread waits for its stand-in. It comes after the handler has found our signal blocked, which
+/// ends the wait early.
+///
+/// # Safety
+/// `set` must be null or valid.
+unsafe fn wait_for(
+    set: *const libc::sigset_t,
+    info: *mut libc::siginfo_t,
+    mut wait: impl FnMut(*const libc::sigset_t) -> c_int,
+) -> c_int {
+    waiting(|| {
+        // SAFETY: the caller's promise; libc has filled the information if it returns a signal.
+        unsafe {
+            let copy = to_kernel(set);
+            let ours = occupied().filter(|ours| bits(&*set) & (1 << (ours - 1)) != 0);
+            loop {
+                let got = wait(chosen(set, &copy));
+                match ours {
+                    Some(ours) if got == stand_in::STAND_IN => {
+                        info.as_mut().inspect(|_| (*info).si_signo = ours);
+                        return ours;
+                    }
+                    Some(_) if got < 0 && is_held() => {}
+                    _ => return got,
+                }
+            }
+        }
+    })
+}
+
+/// Whether a wait was interrupted because the stand-in is pending now.
+fn is_held() -> bool {
+    let mut pending = set_of(0);
+    // SAFETY: `__errno_location` returns a valid pointer to this thread's errno; the set outlives the call.
+    unsafe {
+        *libc::__errno_location() == libc::EINTR
+            && real!(c"sigpending": fn(*mut libc::sigset_t) -> c_int)(&mut pending) == 0
+            && bits(&pending) & stand_in::BIT != 0
+    }
+}
+
+/// What `sigtimedwait` does; without a time limit if that is null.
+///
+/// # Safety
+/// As for libc's function.
+unsafe fn wait_in_time(
+    set: *const libc::sigset_t,
+    info: *mut libc::siginfo_t,
+    time: Time,
+) -> c_int {
+    // SAFETY: libc's own function; the set is the caller's or our copy of it, which outlives the call.
+    unsafe {
+        let real = real!(c"sigtimedwait": fn(
+            *const libc::sigset_t, *mut libc::siginfo_t, Time,
+        ) -> c_int);
+        wait_for(set, info, |set| real(set, info, time))
+    }
+}
+
+/// Interposed: the thread waits for the program's signals.
+///
+/// # Safety
+/// As for libc's function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sigwaitinfo(
+    set: *const libc::sigset_t,
+    info: *mut libc::siginfo_t,
+) -> c_int {
+    // SAFETY: the caller's arguments.
+    unsafe { wait_in_time(set, info, ptr::null()) }
+}
+
+/// Interposed: the thread waits for the program's signals.
+///
+/// # Safety
+/// As for libc's function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sigtimedwait(
+    set: *const libc::sigset_t,
+    info: *mut libc::siginfo_t,
+    time: Time,
+) -> c_int {
+    // SAFETY: the caller's arguments.
+    unsafe { wait_in_time(set, info, time) }
+}
+
+/// Interposed: the thread waits for the program's signals. libc's function goes on after a signal that is not
+/// in the set.
+///
+/// # Safety
+/// As for libc's function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sigwait(set: *const libc::sigset_t, signal: *mut c_int) -> c_int {
+    loop {
+        // SAFETY: the caller's set, and a place for the result.
+        unsafe {
+            match wait_in_time(set, ptr::null_mut(), ptr::null()) {
+                got if got > 0 => {
+                    *signal = got;
+                    return 0;
+                }
+                _ if *libc::__errno_location() == libc::EINTR => {}
+                _ => return *libc::__errno_location(),
+            }
+        }
+    }
+}
+
+/// The system call `rt_sigprocmask`: libc's function for sets of eight bytes.
+///
+/// # Safety
+/// As for the system call.
+pub(crate) unsafe fn system_call(how: c_int, set: *const u64, old: *mut u64) -> c_int {
+    let mut before = set_of(0);
+    // SAFETY: both are null or valid (the caller's promise); the copies outlive the call.
+    unsafe {
+        let copy = set.as_ref().map(|set| set_of(*set));
+        let result = change_mask(how, chosen(ptr::null(), &copy), &mut before);
+        if let (0, Some(old)) = (result, old.as_mut()) {
+            *old = bits(&before);
+        }
+        result
+    }
+}
+
+/// Interposed: the context to enter may carry a mask with our signal.
+///
+/// # Safety
+/// As for libc's function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn setcontext(context: *mut libc::ucontext_t) -> c_int {
+    // SAFETY: libc's own function, same argument.
+    unsafe {
+        prepare(context);
+        real!(c"setcontext": fn(*mut libc::ucontext_t) -> c_int)(context)
+    }
+}
+
+/// Interposed like [`setcontext`]. The context that is left returns through this frame.
+///
+/// # Safety
+/// As for libc's function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn swapcontext(
+    left: *mut libc::ucontext_t,
+    context: *mut libc::ucontext_t,
+) -> c_int {
+    // SAFETY: libc's own function, same arguments.
+    unsafe {
+        prepare(context);
+        real!(c"swapcontext": fn(*mut libc::ucontext_t, *mut libc::ucontext_t) -> c_int)(
+            left, context,
+        )
+    }
+}
+
+/// Takes our signal out of a context that is about to be entered.
+///
+/// # Safety
+/// As for libc's function.
+unsafe fn prepare(context: *mut libc::ucontext_t) {
+    // SAFETY: the caller's context, valid as for libc's function. Its mask is changed only if our signal is
+    // in it; only the kernel's word.
+    unsafe {
+        let Some(ours) = occupied() else { return };
+        let mask = (&raw mut (*context).uc_sigmask).cast::<u64>();
+        if *mask & (1 << (ours - 1)) != 0 {
+            *mask = stand_in::to_kernel(*mask, ours);
+        }
+    }
+}
+
+/// Runs `start`, which starts a program in this process or a child: with the mask that the program has set.
+pub(crate) fn with_own_mask<T>(start: impl FnOnce() -> T) -> T {
+    let real = |how, set: *const libc::sigset_t, old: *mut libc::sigset_t| {
+        // SAFETY: libc's own function; both sets are null or outlive the call.
+        unsafe {
+            real!(c"pthread_sigmask": fn(
+                c_int, *const libc::sigset_t, *mut libc::sigset_t,
+            ) -> c_int)(how, set, old)
+        }
+    };
+    let mut mask = set_of(0);
+    real(libc::SIG_BLOCK, ptr::null(), &mut mask);
+    match occupied() {
+        Some(ours) if bits(&mask) & stand_in::BIT != 0 => {
+            // The stand-in stays blocked, since it may be pending.
+            let own = set_of(bits(&mask) | 1 << (ours - 1));
+            real(libc::SIG_SETMASK, &own, ptr::null_mut());
+            let result = start();
+            real(libc::SIG_SETMASK, &mask, ptr::null_mut());
+            result
+        }
+        _ => start(),
+    }
+}
