@@ -53,7 +53,7 @@ pub fn collect(
     let mut seen = seen(measurements, threads);
     for (index, process) in measurements.processes.iter().enumerate() {
         let Seen { addresses, samples } = seen.remove(&index).unwrap_or_default();
-        let directory = &measurements.directories[process.run];
+        let directory = &measurements.directories[process.directory];
         let map = load_map(process, directory, addresses, symbols, warnings);
         for address in &map.addresses {
             if let Some(module) = map.module(*address) {
