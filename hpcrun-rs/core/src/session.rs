@@ -317,16 +317,14 @@ pub fn stop(reason: &str) {
     }
     fence(Ordering::SeqCst);
     let tracked = path::finish();
-    for state in threads::all() {
-        state.stop();
-        if tracked {
-            state.publish_path();
-        }
+    threads::all().for_each(ThreadState::stop);
+    // A thread that completes itself at this moment publishes its strand itself: its profile may be gone.
+    let claimed: Vec<&ThreadState> = threads::all().filter(|state| state.claim()).collect();
+    if tracked {
+        claimed.iter().for_each(|state| state.publish_path());
     }
     activity::end_process();
-    for state in threads::all() {
-        state.complete_from_outside();
-    }
+    claimed.iter().for_each(|state| state.complete());
     refresh_loadmap();
     keep_modules();
     write_path();

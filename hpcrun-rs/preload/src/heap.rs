@@ -64,7 +64,9 @@ impl Heap {
     fn take(&self, class: usize) -> *mut u8 {
         let size = 1usize << (class as u32 + SMALLEST_BITS);
         if !self.try_lock() {
-            return Self::map(size.max(memory::PAGE));
+            // The block will be reused for any layout of its class, so it is aligned like the others.
+            let room = if size > memory::PAGE { 2 * size } else { memory::PAGE };
+            return Self::map(room).map_addr(|base| base.next_multiple_of(size));
         }
         let head = self.free[class].load(Ordering::Relaxed);
         let block = if head != 0 {

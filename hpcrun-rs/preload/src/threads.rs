@@ -60,9 +60,11 @@ unsafe fn create(
     }
 }
 
-/// Captures the calling thread's context for a thread that it creates.
+/// Captures the calling thread's context for a thread that it creates. A thread that uses the thread-local
+/// storage of another must not use its recorder.
 fn context(registers: Registers) -> (u32, u32) {
-    let kept = threads::current().and_then(|t| t.capture(registers));
+    let own = threads::current().filter(|t| t.is_own());
+    let kept = own.and_then(|t| t.capture(registers));
     kept.unwrap_or((0, 0))
 }
 

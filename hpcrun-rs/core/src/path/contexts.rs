@@ -4,8 +4,8 @@
 //! is async-signal-safe), and tell the tracker the functions of a context then. A context that continues in
 //! another thread's tree has the functions that were remembered when it was captured there.
 //!
-//! Invariant: a thread's tree is read by that thread alone, or when tracking is over. Its records do not
-//! change once they are written, and stay mapped as long as the thread lives.
+//! Invariant: a thread's tree is read by that thread alone, or when tracking is over by whoever completes its
+//! profile, before that. Its records do not change once they are written, and stay mapped until then.
 
 use super::functions::{self, Functions};
 use critical_path::{Sampler, Samples, Site};
@@ -15,12 +15,13 @@ use hpcrun_abi::SITE_CONTEXT;
 use std::collections::{BTreeSet, HashMap};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 /// Contexts whose functions a thread remembers; beyond, it looks all of them up again.
 const MOST_KNOWN: usize = 1 << 16;
 
-/// Captured contexts, by thread ordinal and record.
+/// Captured contexts, by thread ordinal and record. Only a thread that has its own [`Known`] may lock it, so
+/// a signal handler of the program that interrupts the holder does not wait for its own thread.
 static CAPTURED: Mutex<Option<HashMap<(u32, u32), Context>>> = Mutex::new(None);
 
 /// A context, of whatever thread.
@@ -81,19 +82,23 @@ impl ThreadSamples {
     /// it.
     pub(super) fn capture(&self, profile: *mut u8, record: u32) {
         self.profile.store(profile, Ordering::Relaxed);
-        let context = self.context_of(record);
-        let mut captured = CAPTURED.lock().unwrap_or_else(PoisonError::into_inner);
-        let captured = captured.get_or_insert_default();
-        captured.insert((self.ordinal, record), context);
+        if let Some(mut known) = self.known() {
+            let context = self.context_of(&mut known, record);
+            known.insert_captured((self.ordinal, record), context);
+        }
     }
 
-    /// Empty if the record does not exist, or if a signal handler of the program has interrupted this.
-    fn context_of(&self, record: u32) -> Context {
-        let mut known = match self.known.try_lock() {
-            Ok(known) => known,
-            Err(TryLockError::Poisoned(error)) => error.into_inner(),
-            Err(TryLockError::WouldBlock) => return Context::empty(),
-        };
+    /// `None` if a signal handler of the program has interrupted the thread's use of it.
+    fn known(&self) -> Option<MutexGuard<'_, Known>> {
+        match self.known.try_lock() {
+            Ok(known) => Some(known),
+            Err(TryLockError::Poisoned(error)) => Some(error.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
+    /// Empty if the record does not exist.
+    fn context_of(&self, known: &mut Known, record: u32) -> Context {
         if known.contexts.len() > MOST_KNOWN {
             known.contexts.clear();
         }
@@ -106,7 +111,7 @@ impl ThreadSamples {
                 break;
             }
             if found.kind == RecordKind::Anchor as u32 {
-                context = captured(found.ip as u32, found.lip as u32);
+                context = known.captured(found.ip as u32, found.lip as u32);
             }
             inner.push((at, found.lip));
             if found.kind != RecordKind::Note as u32 {
@@ -155,12 +160,18 @@ impl Known {
         let known = self.functions.entry(address.0);
         Arc::clone(known.or_insert_with(|| functions::at(address)))
     }
-}
 
-fn captured(thread: u32, record: u32) -> Context {
-    let captured = CAPTURED.lock().unwrap_or_else(PoisonError::into_inner);
-    let context = captured.as_ref().and_then(|c| c.get(&(thread, record)));
-    context.cloned().unwrap_or_else(Context::empty)
+    /// A context that a thread has captured.
+    fn captured(&mut self, thread: u32, record: u32) -> Context {
+        let captured = CAPTURED.lock().unwrap_or_else(PoisonError::into_inner);
+        let context = captured.as_ref().and_then(|c| c.get(&(thread, record)));
+        context.cloned().unwrap_or_else(Context::empty)
+    }
+
+    fn insert_captured(&mut self, key: (u32, u32), context: Context) {
+        let mut captured = CAPTURED.lock().unwrap_or_else(PoisonError::into_inner);
+        captured.get_or_insert_default().insert(key, context);
+    }
 }
 
 /// The functions of two lists.
@@ -181,7 +192,8 @@ impl Sampler for Contexts {
     }
 
     fn functions(&mut self, record: u32) -> Functions {
-        self.0.context_of(record).functions
+        let known = self.0.known();
+        known.map_or(Arc::from([]), |mut known| self.0.context_of(&mut known, record).functions)
     }
 
     fn place(&mut self, site: Site) -> Site {
@@ -189,11 +201,11 @@ impl Sampler for Contexts {
             return site;
         }
         let (thread, record) = ((site.0 & !SITE_CONTEXT) >> 32, site.0 as u32);
-        let context = match thread == u64::from(self.0.ordinal) {
-            true => self.0.context_of(record),
-            false => captured(thread as u32, record),
-        };
-        Site(context.path | SITE_CONTEXT)
+        let context = self.0.known().map(|mut known| match thread == u64::from(self.0.ordinal) {
+            true => self.0.context_of(&mut known, record),
+            false => known.captured(thread as u32, record),
+        });
+        Site(context.map_or(0, |context| context.path) | SITE_CONTEXT)
     }
 }
 
@@ -201,5 +213,31 @@ impl Sampler for Contexts {
 pub(super) fn forget() {
     if let Ok(mut captured) = CAPTURED.try_lock() {
         *captured = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A signal handler of the program that interrupts a capture may capture, too: it must not wait for the
+    /// interrupted thread, which is its own.
+    #[test]
+    fn a_capture_inside_a_capture_does_not_wait() {
+        let thread = critical_path::Tracker::new(critical_path::Settings::default());
+        let (done, end) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let clock = critical_path::ThreadClock::new();
+            let tracked = critical_path::Thread::new(&thread, clock, Site(0));
+            let samples = ThreadSamples::new(1, tracked.samples());
+            let known = samples.known().expect("nobody has it");
+            let captured = CAPTURED.lock().unwrap();
+            samples.capture(ptr::null_mut(), 7);
+            let mut contexts = Contexts(Arc::clone(&samples));
+            assert_eq!(contexts.place(Site(SITE_CONTEXT | 2 << 32 | 7)), Site(SITE_CONTEXT));
+            drop((captured, known));
+            done.send(()).unwrap();
+        });
+        end.recv_timeout(std::time::Duration::from_secs(10)).expect("it does not wait");
     }
 }

@@ -79,6 +79,8 @@ static HALTED_BY: AtomicU8 = AtomicU8::new(NOBODY);
 const NOBODY: u8 = 0;
 const STOP: u8 = 1;
 const FINISH: u8 = 2;
+/// As `FINISH`; threads were tracked until then.
+const FINISH_TRACKED: u8 = 3;
 
 /// The process is started by a launcher of jobs: it may join one.
 static IN_JOB: AtomicBool = AtomicBool::new(false);
@@ -174,6 +176,9 @@ pub fn finish() -> bool {
         system::sleep(100_000);
     }
     let was_active = ACTIVE.swap(0, Ordering::SeqCst) != 0;
+    if was_active {
+        HALTED_BY.store(FINISH_TRACKED, Ordering::SeqCst);
+    }
     halt();
     was_active
 }
@@ -320,13 +325,18 @@ impl ThreadPath {
         unsafe { self.samples.load(Ordering::Relaxed).as_ref() }
     }
 
-    /// The thread ends; whoever joins it knows it by `name`.
+    /// The thread ends, and completes its profile next; whoever joins it knows it by `name`.
     pub fn end(&self, name: usize) {
         // SAFETY: another thread changes nothing here before `OVER` is set, and then only the strand.
         if unsafe { (*self.tracked.get()).is_none() } {
             return;
         }
-        self.with(|tracked| tracked.end(name));
+        let ended = self.with(|tracked| tracked.end(name));
+        let is_last = HALTED_BY.load(Ordering::SeqCst) == FINISH_TRACKED;
+        if ended.is_none() && is_last && !self.is_inside() && !self.is_shared.get() {
+            // The thread that ends the process leaves the strand of a thread that completes itself to it.
+            self.publish_from_outside(None);
+        }
         self.leave();
     }
 

@@ -87,3 +87,25 @@ impl Busy<'_> {
         sinks::all(self.recorder.tree(), &thread.path, &thread.tally).take(verdict, values);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::arch::thread_slot;
+    use crate::{image, threads};
+    use std::ptr;
+
+    /// What an interrupted walk uses must not be freed by whoever has interrupted it.
+    #[test]
+    fn a_thread_that_is_interrupted_inside_the_profiler_is_inside() {
+        let state = threads::acquire().expect("memory");
+        thread_slot::set(ptr::from_ref(state).cast_mut());
+        image::set_running(true);
+        let busy = state.enter().expect("outside");
+        assert!(state.enter().is_none() && !threads::quiescent());
+        drop(busy);
+        assert!(threads::quiescent());
+        image::set_running(false);
+        thread_slot::set(ptr::null_mut::<threads::ThreadState>());
+        threads::release(state);
+    }
+}

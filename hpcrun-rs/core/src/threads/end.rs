@@ -21,7 +21,7 @@ pub static FOREIGN_NS: AtomicU64 = AtomicU64::new(0);
 impl ThreadState {
     /// Completes the thread's profile: CPU time, name, counters, final length. The caller has moved the state
     /// to `Closing`.
-    fn complete(&self) {
+    pub fn complete(&self) {
         // SAFETY: whoever moves the state to `Closing` owns the recorder (`lifecycle`): the thread itself,
         // which is busy, or the thread that ends the process, which saw it not busy after sampling had ended.
         let recorder = unsafe { &mut *self.recorder.get() };
@@ -80,9 +80,9 @@ impl ThreadState {
         self.disarm();
         // A pending sample still finds the thread inside the profiler.
         self.busy.store(true, Ordering::SeqCst);
-        self.end_path();
-        let closes = self.lifecycle.advance(Phase::Live, Phase::Closing);
-        if closes {
+        // First, so that no other thread reads the profile for the critical path from now on.
+        if self.lifecycle.advance(Phase::Live, Phase::Closing) {
+            self.end_path();
             self.complete();
         }
         if ptr::eq(thread_slot::get(), self) {
@@ -97,18 +97,15 @@ impl ThreadState {
         self.lifecycle.advance(Phase::Closed, Phase::Free);
     }
 
-    /// Completes the profile of a running thread, because the process ends or is replaced. The caller has
-    /// stopped sampling.
-    pub fn complete_from_outside(&self) {
+    /// Moves the state of a running thread to `Closing`, because the process ends; the caller, which has
+    /// stopped sampling, completes the profile. False if the thread does that itself, or there is none.
+    pub fn claim(&self) -> bool {
         if self.lifecycle.is(Phase::Closing) {
             wait_until(|| !self.lifecycle.is(Phase::Closing));
         }
-        if !self.lifecycle.is(Phase::Live) || !wait_until(|| !self.is_busy()) {
-            return;
-        }
-        if self.lifecycle.advance(Phase::Live, Phase::Closing) {
-            self.complete();
-        }
+        self.lifecycle.is(Phase::Live)
+            && wait_until(|| !self.is_busy())
+            && self.lifecycle.advance(Phase::Live, Phase::Closing)
     }
 
     /// Stops the thread's timer, and removes the thread from the counts, because the process ends.

@@ -40,10 +40,10 @@ pub fn count() -> u32 {
     NEXT_ORDINAL.load(Ordering::Relaxed) - 1
 }
 
-/// Whether no thread except the calling one is inside the profiler.
+/// Whether no thread is inside the profiler, the calling one included: a signal handler of the program may
+/// have interrupted it there.
 pub fn quiescent() -> bool {
-    let me: *mut ThreadState = thread_slot::get();
-    all().all(|t| ptr::eq(t, me) || !t.busy.load(Ordering::SeqCst))
+    all().all(|t| !t.is_busy())
 }
 
 /// Waits until each thread except the calling one was outside the profiler at some moment; at most a hundred

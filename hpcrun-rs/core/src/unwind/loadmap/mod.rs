@@ -246,7 +246,7 @@ fn dl_find_object(address: u64) -> Option<DlFindObject> {
 /// Ids of pending modules: those that the handler finds before a snapshot contains them.
 mod pending {
     use super::{ModuleId, next_id};
-    use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+    use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
     const SLOTS: usize = 256;
     struct Slot {
@@ -255,10 +255,17 @@ mod pending {
         key: AtomicU64,
         start: AtomicU64,
         bias: AtomicU64,
+        /// A refresh knows it. Written by the handler before `key`, then by refreshes only.
+        is_taken: AtomicBool,
     }
     static COUNT: AtomicU32 = AtomicU32::new(0);
     static TABLE: [Slot; SLOTS] = [const {
-        Slot { key: AtomicU64::new(0), start: AtomicU64::new(0), bias: AtomicU64::new(0) }
+        Slot {
+            key: AtomicU64::new(0),
+            start: AtomicU64::new(0),
+            bias: AtomicU64::new(0),
+            is_taken: AtomicBool::new(false),
+        }
     }; SLOTS];
 
     pub(super) fn find(generation: u32, start: u64, bias: u64) -> Option<ModuleId> {
@@ -283,25 +290,33 @@ mod pending {
         let id = next_id()?;
         slot.start.store(start, Ordering::Relaxed);
         slot.bias.store(bias, Ordering::Relaxed);
+        slot.is_taken.store(false, Ordering::Relaxed);
         slot.key.store(u64::from(generation) << 32 | u64::from(id.0), Ordering::Release);
         Some(id)
     }
 
-    /// All ids of a module.
-    pub(super) fn all(generation: u32, start: u64, bias: u64) -> Vec<ModuleId> {
+    /// The ids that a module got since they were last taken, in a generation or the one before: a handler may
+    /// still use the snapshot that was replaced.
+    pub(super) fn take(generation: u32, start: u64, bias: u64) -> Vec<ModuleId> {
         let n = (COUNT.load(Ordering::Acquire) as usize).min(SLOTS);
         let same = |slot: &&Slot| {
-            slot.key.load(Ordering::Acquire) >> 32 == u64::from(generation)
+            let of = (slot.key.load(Ordering::Acquire) >> 32) as u32;
+            (of == generation || of == generation.wrapping_sub(1))
+                && !slot.is_taken.load(Ordering::Relaxed)
                 && slot.start.load(Ordering::Relaxed) == start
                 && slot.bias.load(Ordering::Relaxed) == bias
         };
         TABLE[..n]
             .iter()
             .filter(same)
-            .map(|slot| ModuleId(slot.key.load(Ordering::Relaxed) as u16))
+            .map(|slot| {
+                slot.is_taken.store(true, Ordering::Relaxed);
+                ModuleId(slot.key.load(Ordering::Relaxed) as u16)
+            })
             .collect()
     }
 
+    /// Makes room. Nobody may be using an old snapshot.
     pub(super) fn clear() {
         COUNT.store(0, Ordering::Release);
     }
@@ -323,6 +338,12 @@ pub struct Changes {
     pub added: Vec<Module>,
     /// Modules that were unloaded.
     pub removed: Vec<ModuleId>,
+}
+
+impl Changes {
+    fn add_ids(&mut self, module: &Module, ids: Vec<ModuleId>) {
+        self.added.extend(ids.into_iter().map(|id| Module { id, ..module.clone() }));
+    }
 }
 
 struct Writer {
@@ -354,11 +375,10 @@ pub fn refresh(quiescent: impl FnOnce() -> bool) -> Changes {
         return Changes::default();
     }
     VERSION.store(version, Ordering::Relaxed);
-    let changes = assign_ids(&mut modules, old);
+    let mut changes = assign_ids(&mut modules, old);
     let generation = old.map_or(1, |s| s.generation.wrapping_add(1).max(1));
     let next = Box::into_raw(Box::new(Snapshot { generation, version, modules }));
     let previous = CURRENT.swap(next, Ordering::AcqRel);
-    pending::clear();
     if !previous.is_null() {
         // SAFETY: `previous` came from Box::into_raw above, and the swap has unpublished it, so we own it. It
         // is freed only below, at quiescence.
@@ -366,7 +386,14 @@ pub fn refresh(quiescent: impl FnOnce() -> bool) -> Changes {
     }
     std::sync::atomic::fence(Ordering::SeqCst);
     if quiescent() {
+        // What handlers have found since the ids were assigned; the next refresh would not ask for it.
+        if let Some(now) = current() {
+            for m in &now.modules {
+                changes.add_ids(m, pending::take(generation, m.start, m.bias));
+            }
+        }
         writer.retired.clear();
+        pending::clear();
     }
     changes
 }
@@ -378,15 +405,14 @@ fn assign_ids(modules: &mut [Module], old: Option<&Snapshot>) -> Changes {
         let same = |o: &&Module| o.start == m.start && o.bias == m.bias && o.path == m.path;
         if let Some(known) = old.and_then(|s| s.modules.iter().find(same)) {
             (m.id, m.file) = (known.id, known.file);
+            changes.add_ids(m, pending::take(generation, m.start, m.bias));
             continue;
         }
         m.file = Identity::at(&m.path);
-        let ids = pending::all(generation, m.start, m.bias);
+        let ids = pending::take(generation, m.start, m.bias);
         let ids = if ids.is_empty() { vec![next_id().unwrap_or(ModuleId::UNKNOWN)] } else { ids };
         m.id = ids[0];
-        for id in ids {
-            changes.added.push(Module { id, ..m.clone() });
-        }
+        changes.add_ids(m, ids);
     }
     for o in old.map_or(&[][..], |s| &s.modules) {
         if !modules.iter().any(|m| m.id == o.id) {
@@ -406,5 +432,29 @@ fn find_symbols() {
         FIND_OBJECT.store(f as usize, Ordering::Relaxed);
         INTERPRETER.store(scan::loader().unwrap_or(u64::MAX), Ordering::Relaxed);
         ENTRY.store(libc::getauxval(libc::AT_ENTRY), Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A handler that still uses the snapshot before may draw an id when the new one is there.
+    #[test]
+    fn an_id_that_a_handler_draws_late_is_written_by_the_next_refresh() {
+        refresh(|| true);
+        let (generation, module) = {
+            let snapshot = current().expect("just taken");
+            (snapshot.generation, snapshot.modules[0].clone())
+        };
+        invalidate();
+        refresh(|| false);
+        let id = pending::id_for(generation, module.start, module.bias).expect("there is room");
+        invalidate();
+        let changes = refresh(|| true);
+        let is_it = |m: &Module| m.id == id && m.path == module.path;
+        assert!(changes.added.iter().any(is_it), "{changes:?}");
+        invalidate();
+        assert!(!refresh(|| true).added.iter().any(is_it), "once");
     }
 }
