@@ -20,7 +20,7 @@ pub unsafe extern "C" fn dlclose(handle: *mut c_void) -> c_int {
         // SAFETY: libc's own function, same argument.
         return unsafe { real(handle) };
     }
-    // Writes the modules that samples refer to while they are still loaded.
+    // Writes the modules that samples refer to, and copies those without a file, while they are mapped.
     session::refresh_loadmap();
     session::keep_modules();
     session::begin_unload();
