@@ -138,7 +138,7 @@ fn build() {
 
 fn build_c() {
     let sources = workspace().join("fixtures/c");
-    let flags: [(&str, &[&str]); 28] = [
+    let flags: &[(&str, &[&str])] = &[
         ("pthreads", &["-pthread"]),
         ("locks", &["-pthread"]),
         ("paths", &["-pthread"]),
@@ -169,8 +169,8 @@ fn build_c() {
         ("musl", &["-Wl,--dynamic-linker=/lib/ld-musl-no-such.so.1"]),
         ("raw_child", &["-Wno-clobbered"]),
     ];
-    let compilers = flags.map(|(name, flags)| {
-        let source = match name {
+    let compile = |(name, flags): &(&str, &[&str])| {
+        let source = match *name {
             "library.so" => "library.c",
             "static" | "musl" => "drap.c",
             "slow_clock.so" => "slow_clock.c",
@@ -185,7 +185,9 @@ fn build_c() {
             .arg(source)
             .args(flags);
         (source.to_owned(), cc.spawn().expect("cc can be run"))
-    });
+    };
+    // All start before the first is waited for.
+    let compilers: Vec<_> = flags.iter().map(compile).collect();
     for (source, mut cc) in compilers {
         let status = cc.wait().expect("it was started");
         assert!(status.success(), "{source} by cc: {status}");
