@@ -183,7 +183,7 @@ fn build_c() {
             .args(["-O2", "-g", "-Wall", "-Wextra", "-Werror", "-o"])
             .arg(scratch().join(name))
             .arg(source)
-            .args(flags);
+            .args(*flags);
         (source.to_owned(), cc.spawn().expect("cc can be run"))
     };
     // All start before the first is waited for.
