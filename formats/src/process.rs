@@ -198,6 +198,8 @@ pub struct CpuTimes {
     pub estimated_wait_ns: u64,
     /// Waiting for locks that no context is charged with; 0 in files of version 1.3 and before.
     pub unknown_lock_wait_ns: u64,
+    /// For how long its threads were ready to run and had no core; 0 in files of version 1.5 and before.
+    pub run_delay_ns: u64,
 }
 
 /// A program that a process of the run started and that was not profiled.
@@ -311,6 +313,7 @@ pub fn encode(entry: &Entry) -> Vec<u8> {
             w.u64(e.cpu.estimated_wait_ns);
             w.u64(e.cpu.unknown_lock_wait_ns);
             w.u64(e.mean_cores.to_bits());
+            w.u64(e.cpu.run_delay_ns);
             KIND_END
         }
         Entry::Sites(sites) => {
@@ -521,7 +524,7 @@ fn decode_end(r: &mut ByteReader<'_>) -> Option<End> {
         losses.extend(LossCause::from_number(cause).map(|c| (c, count)));
     }
     // An entry of version 1.1 ends here.
-    let cpu = match r.remaining() {
+    let mut cpu = match r.remaining() {
         0 => CpuTimes::default(),
         _ => CpuTimes {
             process_ns: r.u64()?,
@@ -533,10 +536,12 @@ fn decode_end(r: &mut ByteReader<'_>) -> Option<End> {
                 0 => 0,
                 _ => r.u64()?,
             },
+            run_delay_ns: 0,
         },
     };
     // An entry of version 1.5 ends here.
     let mean = f64::from_bits(r.u64().unwrap_or(0));
+    cpu.run_delay_ns = r.u64().unwrap_or(0);
     let mean_cores = if mean.is_finite() && mean > 0.0 { mean } else { f64::from(cores) };
     Some(End { monotonic_ns, reason, cores, mean_cores, threads, workers, losses, cpu })
 }

@@ -43,7 +43,8 @@ CREATE TABLE process(
     cores INTEGER NOT NULL, mean_cores REAL NOT NULL, workers INTEGER NOT NULL, threads INTEGER NOT NULL,
     realtime_ns INTEGER NOT NULL, end_ns INTEGER NOT NULL, end_reason TEXT,
     cpu_ns INTEGER NOT NULL, children_ns INTEGER NOT NULL, unsampled_ns INTEGER NOT NULL,
-    estimated_wait_ns INTEGER NOT NULL, unknown_lock_wait_ns INTEGER NOT NULL);
+    estimated_wait_ns INTEGER NOT NULL, unknown_lock_wait_ns INTEGER NOT NULL,
+    run_delay_ns INTEGER NOT NULL);
 CREATE TABLE thread(
     id INTEGER PRIMARY KEY, process INTEGER NOT NULL REFERENCES process, ordinal INTEGER NOT NULL,
     tid INTEGER NOT NULL, name TEXT NOT NULL, finished INTEGER NOT NULL, samples INTEGER NOT NULL,

@@ -163,6 +163,31 @@ fn time_in_which_nobody_worked_comes_first() {
     assert_eq!(rows(&screen), ["a", "b"]);
 }
 
+/// Of 1 s of wall time nobody worked for 0.05 s. Verdicts stay where that changes none of them.
+#[test]
+fn who_had_the_cores_is_told_from_nobody_worked() {
+    let mut p = Program::new();
+    let (main, a, b) = (p.own("main"), p.own("a"), p.own("b"));
+    p.sample(&[main, a], 190, 0.0).sample_by(2, &[main, b], 190, 0.0);
+    p.ends(1_001);
+    let ran_late = |p: &mut Program, ms: u64| {
+        p.run.end.as_mut().expect("an end").cpu.run_delay_ns = ms * 1_000_000;
+    };
+    // Others had the cores for nearly all of it: the figures of the rest stand.
+    ran_late(&mut p, 45);
+    let screen = p.screen();
+    has(&screen, "others had the cores for 0.045 s");
+    has(&screen, "run again on a");
+    has(&screen, "effective");
+    lacks(&screen, "look there first");
+    // More threads than cores, which waited for each other.
+    p.sample_by(3, &[main, b], 1, 0.0);
+    ran_late(&mut p, 2_000);
+    let screen = p.screen();
+    has(&screen, "oversubscription: 3 threads compete for 2 cores: they waited 1.9");
+    assert_eq!(screen.matches("oversubscription").count(), 1);
+}
+
 #[test]
 fn wrappers_closures_and_libraries_are_no_rows() {
     let mut p = Program::new();

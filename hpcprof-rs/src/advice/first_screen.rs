@@ -46,7 +46,8 @@ pub fn print(
     let view = top_down::stored(catalogue, limits, MetricSelector::Effort, false)?;
     let run = &catalogue.statistics;
     let serial = quality::serial(run, busy(&view.totals), view.totals[IDLENESS]);
-    let is_whole = run.missing.is_empty() && !quality::is_mostly_waiting(run);
+    let waste = view.totals[IDLENESS].saturating_add(view.totals[OVERHEAD]);
+    let is_whole = run.missing.is_empty() && !quality::forbids_verdicts(run, waste);
     let judged = match serial {
         _ if !is_whole => Judged::Nothing,
         Some(_) => Judged::Spinning,
@@ -165,8 +166,8 @@ impl Screen<'_> {
         if self.run.cores > 0 && !quality::is_mostly_waiting(self.run) {
             times.push(quality::wait(self.run));
         }
-        if self.run.oversubscribed_ns > 0 {
-            let beyond = seconds(self.run.oversubscribed_ns);
+        if self.run.competition_ns() > 0 && !quality::competes(self.run) {
+            let beyond = seconds(self.run.competition_ns());
             times.push(format!("oversubscription {beyond} s"));
         }
         if !times.is_empty() {

@@ -25,12 +25,28 @@ fn is_share(part: i64, of_percent: i64, whole: i64) -> bool {
     part > 0 && part.saturating_mul(100) >= whole.saturating_mul(of_percent)
 }
 
-/// Whether nobody worked for so long that the time is the first thing to look at. Missing CPU time is time in
-/// which somebody worked.
+/// Whether nobody worked, or others had the cores, for so long that this is said first. Missing CPU time is
+/// time in which somebody worked.
 pub fn is_mostly_waiting(run: &Statistics) -> bool {
+    is_long(run, run.wait_ns.saturating_sub(run.missing_ns()))
+}
+
+fn is_long(run: &Statistics, time: i64) -> bool {
     let noise = run.period_ns.saturating_mul(FEW_PERIODS);
-    let wait = run.wait_ns.saturating_sub(run.missing_ns());
-    run.samples > 0 && wait > noise && is_share(wait, WAIT_PERCENT, run.wall_ns)
+    run.samples > 0 && time > noise && is_share(time, WAIT_PERCENT, run.wall_ns)
+}
+
+/// Whether threads of the program waited long for cores that others of its threads had.
+pub fn competes(run: &Statistics) -> bool {
+    run.threads > u64::from(run.cores) && is_long(run, run.competition_ns())
+}
+
+/// Whether nobody worked for so long that figures about the rest carry no verdict: `waste`, idleness and
+/// overhead, is not well above what all cores had to do then.
+pub fn forbids_verdicts(run: &Statistics, waste: i64) -> bool {
+    let nobody = run.wait_ns.saturating_sub(run.missing_ns()).saturating_sub(run.others_ns());
+    let of_cores = nobody.saturating_mul(i64::from(run.cores));
+    is_long(run, nobody) && waste < of_cores.saturating_mul(2)
 }
 
 /// Why there is no parallelism to judge, if there is none.
@@ -60,7 +76,19 @@ pub fn lines(run: &Statistics) -> Vec<String> {
         lines.push(hosts(&run.hosts));
     }
     if is_mostly_waiting(run) {
-        lines.push(format!("{}: look there first", wait(run)));
+        let others = run.others_ns();
+        lines.push(match others.saturating_mul(2) > run.wait_ns {
+            true => format!("{}: run again on a quiet machine", wait(run)),
+            false => format!("{}: look there first", wait(run)),
+        });
+    }
+    if competes(run) {
+        lines.push(format!(
+            "oversubscription: {} threads compete for {} cores: they waited {} s for one",
+            run.threads,
+            run.cores,
+            seconds(run.competition_ns())
+        ));
     }
     lines.push(samples(run));
     if is_share(run.spinning_ns, SPINNING_PERCENT, run.cpu_ns) {
@@ -95,9 +123,10 @@ fn hosts(names: &[String]) -> String {
 pub fn wait(run: &Statistics) -> String {
     format!(
         "unattributed wait: about {} s of the wall time, {} % \
-         (estimate: nobody worked, or others had the cores)",
+         (estimate: others had the cores for {} s, else nobody worked)",
         seconds(run.wait_ns),
-        percent(run.wait_ns, run.wall_ns)
+        percent(run.wait_ns, run.wall_ns),
+        seconds(run.others_ns()),
     )
 }
 

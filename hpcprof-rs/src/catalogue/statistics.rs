@@ -65,6 +65,8 @@ pub struct Statistics {
     pub estimated_wait_ns: i64,
     /// Waiting for locks that no context is charged with.
     pub unknown_lock_wait_ns: i64,
+    /// For how long threads were ready to run and had no core, by the kernel's account.
+    pub run_delay_ns: i64,
 }
 
 /// What ran in a measurement directory on one host.
@@ -96,6 +98,7 @@ struct Process {
     cpu_ns: i64,
     estimated_wait_ns: i64,
     unknown_lock_wait_ns: i64,
+    run_delay_ns: i64,
     // Sums over its threads.
     samples: i64,
     idle_ns: i64,
@@ -155,10 +158,25 @@ impl Statistics {
             spinning_ns,
             estimated_wait_ns: all(|p| p.estimated_wait_ns),
             unknown_lock_wait_ns: all(|p| p.unknown_lock_wait_ns),
+            run_delay_ns: all(|p| p.run_delay_ns),
             executables: processes.into_iter().map(|p| p.executable).collect(),
             lost,
             lost_ns,
         })
+    }
+
+    /// Estimated wall time in which nobody worked since others had the cores: threads were ready to run, and
+    /// not because there are more of them than cores.
+    pub fn others_ns(&self) -> i64 {
+        self.run_delay_ns.saturating_sub(self.oversubscribed_ns).clamp(0, self.wait_ns)
+    }
+
+    /// For how long threads waited for a core that the program's own threads had.
+    pub fn competition_ns(&self) -> i64 {
+        match self.run_delay_ns {
+            0 => self.oversubscribed_ns,
+            delay => delay.saturating_sub(self.others_ns()).max(0),
+        }
     }
 
     /// CPU time that no sample stands for.
@@ -290,7 +308,8 @@ fn read_processes(connection: &Connection, parts: References) -> Result<Vec<Proc
     let sql =
         "SELECT id, image, executable, arguments, event, period_ns, mean_cores, threads, end_ns, run,
         cpu_ns, estimated_wait_ns, unknown_lock_wait_ns, COALESCE(t.samples, 0), COALESCE(t.idle, 0),
-        COALESCE(t.oversubscribed, 0), COALESCE(v.working, 0), COALESCE(v.idleness, 0) FROM process
+        COALESCE(t.oversubscribed, 0), COALESCE(v.working, 0), COALESCE(v.idleness, 0),
+        run_delay_ns FROM process
         LEFT JOIN (SELECT process, SUM(samples) AS samples, SUM(idle_ns) AS idle,
             SUM(oversubscribed_ns) AS oversubscribed FROM thread GROUP BY process) t ON t.process = id
         LEFT JOIN (SELECT process, SUM(value) FILTER (WHERE metric IN (0, 2)) AS working,
@@ -318,6 +337,7 @@ fn read_processes(connection: &Connection, parts: References) -> Result<Vec<Proc
             oversubscribed_ns: row.get(15)?,
             working_ns: row.get(16)?,
             idleness_ns: row.get(17)?,
+            run_delay_ns: row.get(18)?,
         })
     })
 }

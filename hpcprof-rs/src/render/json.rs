@@ -252,6 +252,7 @@ fn quality(run: &Statistics) -> String {
         ("estimated_wait_seconds", &exact_seconds(run.estimated_wait_ns)),
         ("unattributed_wait_seconds", &exact_seconds(run.wait_ns)),
         ("unknown_lock_wait_seconds", &exact_seconds(run.unknown_lock_wait_ns)),
+        ("run_delay_seconds", &exact_seconds(run.run_delay_ns)),
     ])
 }
 

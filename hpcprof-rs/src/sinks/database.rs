@@ -220,7 +220,8 @@ fn write_processes(connection: &Connection, experiment: &Experiment) -> rusqlite
             signed(cpu.children_ns),
             signed(cpu.unsampled_ns),
             signed(cpu.estimated_wait_ns),
-            signed(cpu.unknown_lock_wait_ns)
+            signed(cpu.unknown_lock_wait_ns),
+            signed(cpu.run_delay_ns)
         ])
     })
 }

@@ -434,6 +434,7 @@ fn cpu_times() -> process::CpuTimes {
             true => locks::unknown_ns(),
             false => 0,
         },
+        run_delay_ns: threads::run_delays(),
     }
 }
 
@@ -463,6 +464,7 @@ pub fn continue_in_child() {
     }
     threads::UNSAMPLED_NS.store(0, Ordering::Relaxed);
     threads::FOREIGN_NS.store(0, Ordering::Relaxed);
+    threads::forget_run_delays();
     let opened = open_image(
         parent.config.clone(),
         parent.kind,

@@ -18,6 +18,31 @@ pub static UNSAMPLED_NS: AtomicU64 = AtomicU64::new(0);
 /// CPU time of threads that share the memory but are separate processes to the kernel, in nanoseconds.
 pub static FOREIGN_NS: AtomicU64 = AtomicU64::new(0);
 
+/// Time for which threads that ended were ready to run and had no core, in nanoseconds.
+static RUN_DELAY_NS: AtomicU64 = AtomicU64::new(0);
+
+/// The same of all threads of the process, in images of it before this one, too. Not async-signal-safe.
+pub fn run_delays() -> u64 {
+    let live = super::live().map(|thread| run_delay(thread.tid()));
+    live.fold(RUN_DELAY_NS.load(Ordering::Relaxed), u64::saturating_add)
+}
+
+/// Forgets ended threads, in a forked child.
+pub fn forget_run_delays() {
+    RUN_DELAY_NS.store(0, Ordering::Relaxed);
+}
+
+/// The time for which a thread was ready to run and had no core, by the kernel's account, in nanoseconds; 0
+/// if that is not known. Not async-signal-safe.
+fn run_delay(tid: u32) -> u64 {
+    if refuses(libc::SYS_openat) || refuses(libc::SYS_statx) || refuses(libc::SYS_close) {
+        return 0;
+    }
+    let text = std::fs::read_to_string(format!("/proc/self/task/{tid}/schedstat"));
+    let delay = text.ok().and_then(|text| text.split_whitespace().nth(1)?.parse().ok());
+    delay.unwrap_or(0)
+}
+
 impl ThreadState {
     /// Completes the thread's profile: CPU time, name, counters, final length. The caller has moved the state
     /// to `Closing`.
@@ -29,6 +54,7 @@ impl ThreadState {
         let idle = self.tally.idle_periods();
         let is_worth_it = idle > 0 || losses().any(|n| n > 0);
         let cpu = self.cpu.used();
+        RUN_DELAY_NS.fetch_add(run_delay(self.tid()), Ordering::Relaxed);
         if !self.in_process.load(Ordering::Relaxed) {
             FOREIGN_NS.fetch_add(cpu, Ordering::Relaxed);
         }

@@ -32,7 +32,7 @@ mod tracking;
 mod working;
 
 pub use busy::Busy;
-pub use end::{FOREIGN_NS, UNSAMPLED_NS};
+pub use end::{FOREIGN_NS, UNSAMPLED_NS, forget_run_delays, run_delays};
 pub(crate) use lifecycle::wait_until;
 pub use registry::{
     acquire, all, begin, begin_unnamed, by_cookie, count, live, quiescent, release,
