@@ -142,7 +142,7 @@ pub fn affinity_changed(another: Option<u32>) {
 
 /// Copies the modules whose files have gone, while they are mapped. Not async-signal-safe.
 pub fn keep_modules() {
-    let Some(image) = image::current() else { return };
+    let Some(image) = image::current().filter(|_| sandbox::allows_files()) else { return };
     let made = loadmap::with_current(|s| copies::make(&image.config.output, s.modules()));
     for (id, name) in made.unwrap_or_default() {
         append_or_count(&Entry::Copy(id, name));
@@ -392,7 +392,8 @@ pub fn note_exec() {
 }
 
 fn append_end(reason: &str) {
-    image::current().inspect(|i| copies::keep_perf_map(&i.config.output, i.pid, i.id));
+    let image = image::current().filter(|_| sandbox::allows_files());
+    image.inspect(|i| copies::keep_perf_map(&i.config.output, i.pid, i.id));
     let counted = sites::counts();
     if !counted.is_empty() {
         append_or_count(&Entry::Sites(counted));
