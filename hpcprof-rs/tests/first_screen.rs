@@ -462,7 +462,7 @@ fn a_program_is_called_what_was_typed() {
     let mut p = Program::new();
     let main = p.own("main");
     p.sample(&[main], 10, 0.0).finished().write(&measurements);
-    std::fs::write(measurements.join("command"), "/opt/links/server\0--port\07").expect("a file");
+    std::fs::write(measurements.join("command"), "/opt/links/server\0--port\x007").expect("a file");
     let screen = tool(&[text(&measurements), "-o", text(&database)]).expect("build");
     assert_eq!(screen.lines().next(), Some("server --port 7"));
 }
