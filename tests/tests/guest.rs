@@ -1,12 +1,12 @@
-//! The profiler is a guest in the program: whatever the program does with its signals, masks and stacks, it runs
-//! as it does alone, and its seconds are there. The rules are in `hpcrun-rs/preload/GUEST.md`.
+//! The profiler is a guest in the program: whatever the program does with its signals, masks and stacks, it
+//! runs as it does alone, and its seconds are there. The rules are in `hpcrun-rs/preload/GUEST.md`.
 
 use hpcrun_tests::run::Spec;
 use hpcrun_tests::tools::{c_program, check, exclusive_cores};
 use std::process::Command;
 
-/// One kind of the fixture at both rates, which have different signals: the same output but for the truth, and the
-/// work of each site.
+/// One kind of the fixture at both rates, which have different signals: the same output but for the truth,
+/// and the work of each site.
 fn runs_as_alone(kind: &str) {
     let _cores = exclusive_cores();
     let program = c_program("guest");

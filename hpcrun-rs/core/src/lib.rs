@@ -36,7 +36,6 @@ compile_error!("hpcrun-rs samples programs on Linux with glibc, on x86-64");
 pub mod activity;
 pub mod arch;
 pub mod config;
-pub mod copies;
 pub mod descriptors;
 pub mod futex_locks;
 pub mod host;

@@ -1,7 +1,6 @@
 //! The session: the measurement of one process image, from start to end, with load map and fork.
 
 use crate::config::{Config, SourceKind};
-use crate::copies;
 use crate::host::{self, Host};
 use crate::image::{self, Image, clock};
 use crate::lcct::spare;
@@ -12,6 +11,7 @@ use crate::sandbox::refuses;
 use crate::source::{self, Order};
 use crate::system;
 use crate::threads::{self, ThreadState};
+use crate::unwind::copies;
 use crate::unwind::loadmap;
 use crate::{activity, descriptors, locks, path, sandbox, sites};
 use hpc_formats::address::ModuleId;

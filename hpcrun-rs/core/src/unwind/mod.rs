@@ -9,6 +9,7 @@
 mod callee;
 mod cfi;
 mod code;
+pub mod copies;
 pub mod cursor;
 mod instructions;
 pub mod loadmap;

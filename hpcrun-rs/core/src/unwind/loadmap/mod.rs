@@ -11,8 +11,8 @@
 mod module;
 mod scan;
 
-use crate::copies::Identity;
 use crate::system;
+use crate::unwind::copies::Identity;
 use hpc_formats::address::{CodeAddress, ModuleId};
 pub use module::{Module, UnwindSections};
 use scan::LinkMap;

@@ -1,6 +1,6 @@
 //! A mapped module and its unwind information.
 
-use crate::copies::Identity;
+use crate::unwind::copies::Identity;
 use hpc_formats::address::ModuleId;
 
 /// Unwind sections of a module: mapped bytes, with link-time addresses.

@@ -4,8 +4,8 @@
 //! Async-signal-safe: [`sections_at`]. Not: [`scan`].
 
 use super::module::{Module, UnwindSections};
-use crate::copies::Identity;
 use crate::maps;
+use crate::unwind::copies::Identity;
 use hpc_formats::address::ModuleId;
 use hpc_formats::process::text_of;
 use std::ffi::CStr;
