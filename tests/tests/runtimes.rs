@@ -71,6 +71,76 @@ fn openmp_of_llvm() {
     openmp("clang");
 }
 
+/// Modes of `fixtures/c/openmp_callers.c`.
+const CONSTRUCTS: [&str; 12] = [
+    "region",
+    "loop",
+    "dynamic",
+    "ordered",
+    "sections",
+    "reduction",
+    "critical",
+    "nested",
+    "tasks",
+    "tree",
+    "taskloop",
+    "depend",
+];
+
+/// Each construct with two threads, as the runtime likes to wait; some with more, and with other waits.
+fn callers(compiler: &str) {
+    let _cores = exclusive_cores();
+    let name = format!("openmp-callers-{compiler}");
+    let flags = ["-fopenmp", "-O1"];
+    let Some(program) = optional_program(&name, compiler, "openmp_callers.c", &flags) else {
+        return;
+    };
+    let mut report = String::new();
+    let mut check = |mode: &str, threads: &str, policy: Option<&str>| {
+        let what = format!("{name}-{mode}-{threads}-{}", policy.unwrap_or("default"));
+        let mut spec = Spec::new(&what, &program).arguments(&[mode, threads]).rate(RATE);
+        if let Some(policy) = policy {
+            spec = spec.environment("OMP_WAIT_POLICY", policy);
+        }
+        let run = spec.succeed();
+        let (view, truth) = (run.database().top_down(), run.truth());
+        // Where threads are more than cores, who has none at a moment is not for the program to know.
+        let is_crowded = threads != "2" || mode == "nested";
+        for (caller, values) in &truth.sites {
+            for metric in ["work", "idleness"].iter().take(if is_crowded { 1 } else { 2 }) {
+                let (shown, truth) =
+                    (view.inclusive_under(&[caller, "item"], metric), value(values, metric));
+                if (shown - truth).abs() > tolerance(value(values, "work"), RATE) {
+                    let _ = writeln!(report, "{what}: {caller}: {metric} {shown}, truth {truth}");
+                }
+            }
+        }
+        if view.quality.spawnerless > 0 {
+            let _ = writeln!(report, "{what}: {} callers unknown", view.quality.spawnerless);
+        }
+    };
+    for mode in CONSTRUCTS {
+        check(mode, "2", None);
+    }
+    for mode in CONSTRUCTS.iter().filter(|mode| is_long() || ["tasks", "nested"].contains(mode)) {
+        check(mode, "4", Some("passive"));
+    }
+    for mode in CONSTRUCTS.iter().filter(|mode| is_long() || ["tree", "critical"].contains(mode)) {
+        check(mode, "2", Some("active"));
+    }
+    assert!(report.is_empty(), "\n{report}");
+}
+
+#[test]
+fn what_gcc_makes_of_openmp_is_under_its_callers() {
+    callers("gcc");
+}
+
+#[test]
+fn what_clang_makes_of_openmp_is_under_its_callers() {
+    callers("clang");
+}
+
 #[test]
 fn a_task_of_tbb_belongs_to_its_caller_or_is_said_not_to() {
     let _cores = exclusive_cores();

@@ -93,9 +93,12 @@ pub fn find(catalogue: &Catalogue, tree: &Tree) -> Regions {
     for (id, node) in (0..).zip(&tree.nodes) {
         let mut state = node.parent.map_or(State::default(), |p| states[p as usize]);
         let is_code = matches!(node.kind, Kind::Procedure | Kind::Inlined);
+        let own = roles[node.procedure as usize].filter(|_| is_code);
         let role = match node.parallel_loop {
-            Some(_) => Some(Role::Forks(Construct::ParIter)),
-            None => roles[node.procedure as usize].filter(|_| is_code),
+            Some(_) if own.is_none_or(|own| !is_openmp(own.construct())) => {
+                Some(Role::Forks(Construct::ParIter))
+            }
+            _ => own,
         };
         if let Some(role) = role {
             if state.region.is_none() {
@@ -104,11 +107,17 @@ pub fn find(catalogue: &Catalogue, tree: &Tree) -> Regions {
                     None => (name_of(code, role, node.procedure, state.user), node.call.location()),
                 };
                 let place = match role.construct() {
-                    Construct::StdThread | Construct::Libgomp | Construct::Libomp => Place::Worker,
+                    Construct::StdThread => Place::Worker,
+                    construct if is_openmp(construct) => Place::Worker,
                     _ if state.is_in_pool => Place::Worker,
                     _ => Place::Outside,
                 };
-                let executions = node.parallel_loop.and_then(|l| executions(code, l, place));
+                // OpenMP's are counted where they are called.
+                let counted_at = match is_openmp(role.construct()) {
+                    true => Place::Outside,
+                    false => place,
+                };
+                let executions = node.parallel_loop.and_then(|l| executions(code, l, counted_at));
                 state.region = Some(regions.find_or_add(Region {
                     construct: role.construct(),
                     place,
@@ -149,6 +158,10 @@ pub fn find(catalogue: &Catalogue, tree: &Tree) -> Regions {
     }
     regions.all.sort_by_key(|r| -r.effort());
     regions
+}
+
+fn is_openmp(construct: Construct) -> bool {
+    matches!(construct, Construct::Libgomp | Construct::Libomp)
 }
 
 /// How often a loop was executed, if it does not share its counts with others.

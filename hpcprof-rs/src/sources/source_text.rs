@@ -1,4 +1,5 @@
-//! Finds calls in the Rust source of the measured program, so that a view can show what the user wrote.
+//! Finds calls and directives in the source of the measured program, so that a view can show what the user
+//! wrote.
 //!
 //! Input: a path and a line from debug information. The file may be absent, or newer than the program: then
 //! it is not read. Nothing here fails, and nothing is guessed: a call that is not found has no text.
@@ -14,6 +15,7 @@ pub struct SourceFiles {
     tokens: HashMap<String, Option<Vec<Token>>>,
     /// When files were changed last.
     changed: HashMap<String, Option<SystemTime>>,
+    texts: HashMap<String, Option<String>>,
 }
 
 /// A call in the source.
@@ -53,6 +55,20 @@ impl SourceFiles {
         let read = || Some(tokens(&read(Path::new(path))?));
         let file = self.tokens.entry(path.to_owned()).or_insert_with(read);
         find(file.as_deref()?, (line, column), method, starts)
+    }
+
+    /// The directive on `line` of a file of C, C++ or Fortran that begins with `start`: `omp parallel for`.
+    pub fn directive(&mut self, path: &str, line: u32, start: &str) -> Option<String> {
+        let read = || read(Path::new(path));
+        let file = self.texts.entry(path.to_owned()).or_insert_with(read);
+        let line = file.as_deref()?.lines().nth(line.checked_sub(1)? as usize)?;
+        let words = line.trim_end_matches(['\\', '&']).split_whitespace();
+        let line = words.collect::<Vec<_>>().join(" ");
+        let marks = ["#pragma ", "# pragma ", "!$", "c$", "*$"];
+        let lower = line.to_lowercase();
+        let mark = marks.iter().find(|mark| lower.starts_with(**mark))?;
+        let directive = lower.strip_prefix(mark)?;
+        directive.starts_with(start).then(|| line[mark.len()..].to_owned())
     }
 }
 

@@ -11,7 +11,8 @@ mod cold;
 mod reference;
 
 use hpcrun_core::lcct::{Identity, MetricSet, Tree, Words};
-use hpcrun_core::logical::{self, BacktraceCache, LogicalCursor, PathBuffer, agents};
+use hpcrun_core::logical::{self, BacktraceCache, PathBuffer, agents};
+use hpcrun_core::tasks::Chain;
 use hpcrun_core::unwind::stack::StackSlot;
 use hpcrun_core::unwind::{Cursor, Registers, StackBounds, Unwind, loadmap};
 use std::hint::black_box;
@@ -44,8 +45,8 @@ impl Bench {
     fn backtrace(&mut self, regs: Registers) -> logical::PathRoot {
         let snapshot = loadmap::current().expect("a snapshot was taken");
         let cursor = Cursor::new(&mut self.unwind, snapshot, &regs, self.bounds);
-        let mut cursor = LogicalCursor::new(cursor);
-        logical::backtrace(&mut cursor, &mut self.path, &mut self.cache)
+        let root = logical::backtrace(cursor, Chain::NONE, &mut self.path, &mut self.cache);
+        root.expect("the thread works")
     }
 
     fn with_insertion(&mut self, regs: Registers) -> u32 {

@@ -6,6 +6,7 @@
 //! | [`sample`] | the only signal handler |
 //! | [`unwind`] | physical frames |
 //! | [`logical`] | agents, bichords, logical call paths |
+//! | [`tasks`] | the tasks that a thread is in |
 //! | [`lcct`] | the logical calling context tree, which is the profile file |
 //! | `record` | what one thread needs for the previous three |
 //! | `sinks` | what is told of samples: tree, critical path, counts |
@@ -54,5 +55,6 @@ mod sinks;
 pub mod sites;
 pub mod source;
 pub mod system;
+pub mod tasks;
 pub mod threads;
 pub mod unwind;

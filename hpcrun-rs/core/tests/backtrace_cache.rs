@@ -7,10 +7,9 @@
 mod reference;
 
 use hpc_formats::address::CodeAddress;
-use hpcrun_core::logical::{
-    self, BacktraceCache, LogicalCursor, Note, PathBuffer, PathRoot, agents,
-};
+use hpcrun_core::logical::{self, BacktraceCache, Note, PathBuffer, PathRoot, agents};
 use hpcrun_core::session;
+use hpcrun_core::tasks::Chain;
 use hpcrun_core::unwind::stack::StackSlot;
 use hpcrun_core::unwind::{Cursor, Registers, StackBounds, Unwind, loadmap};
 use std::hint::black_box;
@@ -62,14 +61,14 @@ impl Walker {
     fn walk(&mut self, registers: Registers, is_whole: bool) -> (PathRoot, Vec<Note>, usize) {
         let snapshot = loadmap::current().expect("a snapshot was taken");
         let physical = Cursor::new(&mut self.unwind, snapshot, &registers, self.bounds);
-        let mut cursor = LogicalCursor::new(physical);
         let cache = if is_whole {
             self.no_cache.clear();
             &mut self.no_cache
         } else {
             &mut self.cache
         };
-        let root = logical::backtrace(&mut cursor, &mut self.path, cache);
+        let root = logical::backtrace(physical, Chain::NONE, &mut self.path, cache);
+        let root = root.expect("the thread works");
         (root, self.path.notes().to_vec(), self.path.outer())
     }
 

@@ -21,6 +21,7 @@
 //! | `writer` | the critical path while the program runs, and from signal to signal |
 //! | `loader` | `dlclose` |
 //! | `runtime` | registration of cooperating runtimes |
+//! | `openmp` | regions, tasks and waits of OpenMP |
 //! | `messages` | what is known of calls of message-passing libraries |
 //! | `real` | the functions behind the interposed ones |
 //! | `heap` | memory outside the program's heap |
@@ -43,6 +44,7 @@ mod loader;
 mod locks;
 mod masks;
 mod messages;
+mod openmp;
 mod real;
 mod runtime;
 mod sandbox;

@@ -24,6 +24,7 @@ pub unsafe extern "C" fn dlclose(handle: *mut c_void) -> c_int {
     session::refresh_loadmap();
     session::keep_modules();
     session::begin_unload();
+    crate::openmp::forget();
     // SAFETY: as above.
     let result = unsafe { real(handle) };
     session::refresh_loadmap();

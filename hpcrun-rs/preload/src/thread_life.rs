@@ -22,6 +22,8 @@ pub(crate) struct Start {
     pub(crate) strand: Option<Strand>,
     /// It is created in a call of a message-passing library.
     is_of_call: bool,
+    /// It is created by a runtime whose tasks are known, and waits for one.
+    is_paused: bool,
     /// The bounds of its stack, if libc does not know them. Such a thread uses its creator's thread-local
     /// storage.
     pub(crate) stack: Option<(u64, u64)>,
@@ -107,6 +109,9 @@ unsafe extern "C" fn enter(start: *mut Start, frame: *mut StartFrame) {
         }
     }
     affinity::threads_changed();
+    if start.is_paused {
+        state.begin_pause();
+    }
     session::arm(state);
     if start.is_of_call {
         state.path().ignore();
@@ -153,6 +158,7 @@ impl Start {
             state: threads::acquire(),
             strand: None,
             is_of_call: threads::current().is_some_and(ThreadState::is_in_call),
+            is_paused: threads::current().is_some_and(|t| t.is_paused() && !t.is_in_call()),
             stack: None,
         }))
     }

@@ -10,7 +10,7 @@ use crate::model::contexts::{ContextIndex, ContextTree, Part, Scope};
 use crate::model::hash::FastMap;
 use crate::model::runtimes::{Runtime, ThreadRoot};
 use crate::model::symbols::{Frame, FrameIndex, FrameScope, Kind, Line, Procedure, Symbols, Text};
-use crate::passes::merge::steps::{Labels, StateId, Step, Steps};
+use crate::passes::merge::steps::{Labels, NoteKind, StateId, Step, Steps};
 use crate::passes::parallel_loops::recognise::{LoopFinder, LoopState};
 use crate::sources::measurements::ProcessInput;
 use hpc_formats::address::CodeAddress;
@@ -315,8 +315,8 @@ impl<'a> PathResolver<'a> {
             Step::Entry => PathState::default(),
             Step::Partial(cause) => partial(cause, out),
             Step::Anchor(outer) => below_anchor(self.steps.state(outer)),
-            Step::Note { outer, ip, lip, is_scheduler } => {
-                extend(self.steps.state(outer), (ip, lip), is_scheduler, out)
+            Step::Note { outer, ip, lip, kind } => {
+                extend(self.steps.state(outer), (ip, lip), kind, out)
             }
         };
         self.steps.add(step, &state)
@@ -330,7 +330,7 @@ impl<'a> PathResolver<'a> {
             outer,
             ip: physical,
             lip: if lip == ip { physical } else { frame_of(lip) },
-            is_scheduler: Runtime::of_scheduler(association).is_some(),
+            kind: NoteKind::of(association),
         };
         self.take(step, out)
     }
@@ -425,11 +425,12 @@ fn below_anchor(outer: PathState) -> PathState {
 fn extend(
     outer: PathState,
     (ip, lip): (Option<FrameIndex>, Option<FrameIndex>),
-    is_scheduler: bool,
+    kind: NoteKind,
     out: &mut Projections<'_>,
 ) -> PathState {
     let mut state = outer;
     let symbols = out.symbols;
+    let is_scheduler = kind == NoteKind::Scheduler;
     if is_scheduler {
         state.unknown_caller = Runtime::of_scheduler(Association::ManyToZero);
     }
@@ -438,7 +439,11 @@ fn extend(
     }
     if let Some(index) = lip.or(ip) {
         let frame = symbols.frame(index);
-        state.enter_thread(frame, symbols);
+        match (kind, lip) {
+            // What is further out is the context in which the task was made, not the thread's root.
+            (NoteKind::Boundary, None) => state.thread = ThreadRoot::Plain,
+            _ => state.enter_thread(frame, symbols),
+        }
         let runtime = match (is_scheduler, lip) {
             (true, _) => RuntimePart::Whole,
             (false, None) => RuntimePart::OwnCode(symbols),

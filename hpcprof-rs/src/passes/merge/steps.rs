@@ -9,6 +9,7 @@ use crate::model::runtimes::{Runtime, ThreadRoot};
 use crate::model::symbols::{FrameIndex, Line, Text};
 use crate::passes::merge::paths::{Innermost, PartialCause, PathState};
 use crate::passes::parallel_loops::recognise::LoopState;
+use hpc_formats::profile::Association;
 
 /// The number of a state.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -31,9 +32,31 @@ pub enum Step {
         ip: Option<FrameIndex>,
         /// The logical frame.
         lip: Option<FrameIndex>,
-        /// Whether it is the scheduler of a runtime that does not cooperate.
-        is_scheduler: bool,
+        /// What the association says of it.
+        kind: NoteKind,
     },
+}
+
+/// What the association of a note says of its frame.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum NoteKind {
+    /// Nothing more.
+    Plain,
+    /// It is the boundary of a task, and the notes further out are its spawner's.
+    Boundary,
+    /// It is the scheduler of a runtime that does not cooperate.
+    Scheduler,
+}
+
+impl NoteKind {
+    /// By the association.
+    pub fn of(association: Association) -> NoteKind {
+        match association {
+            Association::OneToMany => NoteKind::Boundary,
+            _ if Runtime::of_scheduler(association).is_some() => NoteKind::Scheduler,
+            _ => NoteKind::Plain,
+        }
+    }
 }
 
 /// A step in twelve bytes.
@@ -41,7 +64,7 @@ type Key = [u32; 3];
 const NONE: u32 = u32::MAX;
 const ROOT: u32 = u32::MAX;
 const ANCHOR: u32 = u32::MAX - 1;
-const SCHEDULER: u32 = 1 << 31;
+const FLAG: u32 = 1 << 31;
 
 impl Step {
     fn key(self) -> Key {
@@ -50,9 +73,10 @@ impl Step {
             Step::Entry => [ROOT, 0, 0],
             Step::Partial(cause) => [ROOT, 1, cause.number()],
             Step::Anchor(outer) => [outer.0, ANCHOR, 0],
-            Step::Note { outer, ip, lip, is_scheduler } => {
-                let flag = if is_scheduler { SCHEDULER } else { 0 };
-                [outer.0, frame(ip), frame(lip) | flag]
+            Step::Note { outer, ip, lip, kind } => {
+                let flag = |is: NoteKind| if kind == is { FLAG } else { 0 };
+                let boundary = flag(NoteKind::Boundary);
+                [outer.0, frame(ip) | boundary, frame(lip) | flag(NoteKind::Scheduler)]
             }
         }
     }

@@ -7,7 +7,7 @@ use crate::model::metrics::{OVERHEAD, WORK};
 use crate::model::symbols::{FrameIndex, Kind, ProcedureIndex, Symbols};
 use crate::model::tree::Values;
 use crate::passes::merge::number::Numbers;
-use crate::passes::parallel_loops::rules::Part;
+use crate::passes::parallel_loops::rules::{self, Part};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Events counted at one place of the code.
@@ -84,9 +84,24 @@ fn loops_at(frame: FrameIndex, loops: &ParallelLoops, symbols: &Symbols) -> BTre
         caller = Some(scope.procedure);
     }
     match in_user_code {
-        true => BTreeSet::new(),
+        true => directives_at(frame, loops, symbols),
         false => of_code(),
     }
+}
+
+/// The loops that a directive at this place begins.
+fn directives_at(
+    frame: FrameIndex,
+    loops: &ParallelLoops,
+    symbols: &Symbols,
+) -> BTreeSet<LoopIndex> {
+    let line = symbols.frame(frame).line;
+    let is_here = |key: &LoopKey| {
+        let rule = rules::of_entry(symbols.name_of(key.entry));
+        key.call == line && rule.is_some_and(|rule| rule.directive.is_some())
+    };
+    let found = loops.all.keys().enumerate().filter(|(_, key)| line.is_some() && is_here(key));
+    found.map(|(index, _)| LoopIndex(index as u32)).collect()
 }
 
 /// Work and overhead within each loop, callees included, nanoseconds.

@@ -5,17 +5,20 @@
 //! are its callees. User code that enters the library again begins another loop, nested in the first one. So
 //! the recursion that splits a loop is one loop, however deep it is and wherever its tasks run.
 //!
+//! A directive of OpenMP is one loop as well: its body is a frame of the loop.
+//!
 //! | file | duty |
 //! |---|---|
 //! | `rules` | the table of libraries: one entry makes the loops of another one known |
 //! | `rule` | what an entry says |
-//! | `rayon` | rayon's entry |
+//! | `rayon`, `openmp` | their entries |
 //! | `recognise` | follows paths: where a loop begins, and which contexts are its frames |
 //! | `counts` | gives the runtime's counts of splits and steals to loops |
 //! | `names` | names loops: by the source, by their adaptors, by their entry |
 
 pub mod counts;
 pub mod names;
+mod openmp;
 mod rayon;
 pub mod recognise;
 mod rule;

@@ -1,6 +1,6 @@
 //! Names parallel loops. The name is the first of these that is known:
 //!
-//! 1. the chain of calls in the source;
+//! 1. the chain of calls, or the directive, in the source;
 //! 2. the adaptors through which the loop is driven, with its method;
 //! 3. the method.
 //!
@@ -23,6 +23,14 @@ pub fn name(loops: &mut ParallelLoops, symbols: &Symbols, tree: &ContextTree) {
         let Some(rule) = rules::of_entry(entry) else {
             continue;
         };
+        if let Some(start) = rule.directive {
+            let found = key
+                .call
+                .and_then(|line| files.directive(symbols.text(line.file), line.line, start));
+            known.name_from_source = found.is_some();
+            known.name = found.unwrap_or_else(|| entry.to_owned());
+            continue;
+        }
         let method = last_part(entry);
         let module = symbols.procedure(key.entry).module.map(|m| symbols.module(m).path.as_str());
         let found = key.call.and_then(|line| {

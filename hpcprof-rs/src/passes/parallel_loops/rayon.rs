@@ -12,6 +12,7 @@ pub(super) const RULE: Rule = Rule {
     is_internal: |name| name.contains("::plumbing::"),
     adaptor,
     source_starts: &["par_", "into_par_iter"],
+    directive: None,
 };
 
 /// The standard library's iterators and shims, which are out of line without optimisation.

@@ -65,8 +65,9 @@ impl LoopFinder {
             // A loop of the machine code is part of what it lies in.
             _ if context.kind == Kind::Loop => outer,
             (Part::User, _) | (Part::Extension | Part::Runtime, None) => LoopState::default(),
+            (Part::Directive, Some(inside)) if context.kind != Kind::Procedure => frame_of(inside),
             (Part::Library, None) if context.is_runtime => LoopState::default(),
-            (Part::Library, None) => {
+            (Part::Library, None) | (Part::Directive, _) => {
                 let caller = tree.parent(at).map(|p| tree.scope(p).procedure);
                 let call = (context.call, context.column);
                 frame_of(self.find_or_add(LoopKey::new(context.procedure, call, caller)))

@@ -15,6 +15,8 @@ pub struct Rule {
     pub adaptor: fn(&str) -> Option<String>,
     /// Prefixes of the methods that begin a loop's expression in Rust source.
     pub source_starts: &'static [&'static str],
+    /// What the directive that makes a loop begins with, after `#pragma`. Each such loop is one of its own.
+    pub directive: Option<&'static str>,
 }
 
 /// The last component of a name's path, without generic arguments.

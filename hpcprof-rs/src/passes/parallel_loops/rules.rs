@@ -1,12 +1,12 @@
-//! The libraries whose parallel loops are recognised. Another library (OpenMP, TBB) is one more entry.
+//! The libraries whose parallel loops are recognised. Another library (TBB) is one more entry.
 
 use crate::model::symbols::{ProcedureIndex, Symbols};
-use crate::passes::parallel_loops::rayon;
 use crate::passes::parallel_loops::rule::Rule;
+use crate::passes::parallel_loops::{openmp, rayon};
 use hpc_formats::structure::Origin;
 
 /// All libraries.
-pub static RULES: [Rule; 1] = [rayon::RULE];
+pub static RULES: [Rule; 2] = [rayon::RULE, openmp::RULE];
 
 /// The rule for the loops that begin with this entry.
 pub fn of_entry(entry: &str) -> Option<&'static Rule> {
@@ -18,6 +18,8 @@ pub fn of_entry(entry: &str) -> Option<&'static Rule> {
 pub enum Part {
     /// Part of a library of parallel iterators.
     Library,
+    /// The body of a directive.
+    Directive,
     /// A user's implementation of such a library's interfaces.
     Extension,
     /// A task runtime's.
@@ -35,6 +37,8 @@ impl Part {
     pub fn of(symbols: &Symbols, procedure: ProcedureIndex) -> Part {
         let name = symbols.name_of(procedure);
         match symbols.procedure(procedure).origin {
+            _ if openmp::is_inner(name) => Part::Library,
+            _ if openmp::is_outlined(name) => Part::Directive,
             Origin::Runtime if RULES.iter().any(|r| (r.is_library)(name)) => Part::Library,
             Origin::Runtime => Part::Runtime,
             Origin::System if RULES.iter().any(|r| (r.is_shim)(name)) => Part::Shim,

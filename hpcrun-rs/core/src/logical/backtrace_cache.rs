@@ -18,6 +18,7 @@
 
 use super::path::{MAX_NOTES, PathRoot};
 use crate::memory::FixedArray;
+use crate::tasks::Chain;
 use crate::unwind::Position;
 use crate::unwind::read_log::{CHECKED, ReadLog, Word};
 use crate::unwind::stack::{self, Window};
@@ -27,12 +28,19 @@ const SLOTS: usize = 1024;
 // The index of a frame fits in a slot.
 const _: () = assert!(MAX_NOTES <= 1 << 16);
 
+/// What the rest of a path depends on, beside the position and the words.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Situation {
+    /// What the walk has noticed, or the p-note of its open chord.
+    pub(super) so_far: u64,
+    pub(super) tasks: Chain,
+}
+
 /// A cached frame.
 #[derive(Clone, Copy, Debug)]
 struct Frame {
     position: Position,
-    /// The state of the logical cursor, see [`BacktraceCache::look_up`].
-    context: u64,
+    situation: Situation,
     /// Number of words: while the unwind runs, those read before this frame; in the cache, those from here
     /// on.
     words: u32,
@@ -109,20 +117,19 @@ impl BacktraceCache {
         (sp >> 4) as usize % SLOTS
     }
 
-    /// Looks up `position`, which the unwind reaches after `words` words and `notes` notes. `context` is the
-    /// state that its further notes depend on, beside the position. On a hit, returns the root of the
-    /// previous unwind, and the number of its notes from here on.
+    /// Looks up `position`, which the unwind reaches after `words` words and `notes` notes. On a hit, returns
+    /// the root of the previous unwind, and the number of its notes from here on.
     #[inline]
     pub(super) fn look_up(
         &mut self,
         position: Position,
-        context: u64,
+        situation: Situation,
         words: usize,
         notes: usize,
     ) -> Option<(PathRoot, usize)> {
         let index = u32::from(self.by_sp[Self::slot(position.sp)]);
         if let Some(frame) = self.frames.as_slice().get(index as usize) {
-            if frame.position == position && frame.context == context {
+            if frame.position == position && frame.situation == situation {
                 let outer = frame.notes as usize;
                 if outer + notes <= MAX_NOTES && self.is_unchanged(frame.words) {
                     self.hit = Some(index);
@@ -131,7 +138,7 @@ impl BacktraceCache {
             }
         }
         // If there is no room for the frame, later unwinds cannot hit it.
-        self.fresh.push(Frame { position, context, words: words as u32, notes: notes as u32 });
+        self.fresh.push(Frame { position, situation, words: words as u32, notes: notes as u32 });
         None
     }
 

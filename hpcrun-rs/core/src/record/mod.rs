@@ -13,8 +13,9 @@ pub(crate) use deferred::Deferred;
 use crate::image;
 use crate::lcct::{Identity, Tree};
 use crate::logical::agents;
-use crate::logical::{self, BacktraceCache, LogicalCursor, PathBuffer};
+use crate::logical::{self, BacktraceCache, PathBuffer};
 use crate::sinks::{Node, Values, Verdict};
+use crate::tasks::{Chain, Task};
 use crate::unwind::{Cursor, Registers, Unwind, loadmap, stack};
 use hpc_formats::loss::LossCause;
 
@@ -43,11 +44,12 @@ impl Recorder {
         })
     }
 
-    /// Unwinds from `registers` and inserts the path into the tree. Creates the tree, with `identity`, if
-    /// there is none. Idle when the stack shows that the thread waits for a task.
+    /// Unwinds from `registers`, in `task`, and inserts the path into the tree. Creates the tree, with
+    /// `identity`, if there is none. Idle when the stack shows that the thread waits for a task.
     pub(crate) fn walk(
         &mut self,
         registers: &Registers,
+        task: *const Task,
         identity: impl FnOnce() -> Identity,
     ) -> Verdict {
         if let Some(tree) = &self.tree {
@@ -57,12 +59,12 @@ impl Recorder {
             return Verdict::Lost(LossCause::UnknownModule);
         };
         let bounds = stack::bounds_from(registers.sp());
-        let physical = Cursor::new(&mut self.unwind, snapshot, registers, bounds);
-        let mut cursor = LogicalCursor::new(physical);
-        let root = logical::backtrace(&mut cursor, &mut self.path, &mut self.cache);
-        if cursor.is_idle() {
+        let mut physical = Cursor::new(&mut self.unwind, snapshot, registers, bounds);
+        let tasks = Chain::of(task, |address| physical.peek(address));
+        let Some(root) = logical::backtrace(physical, tasks, &mut self.path, &mut self.cache)
+        else {
             return Verdict::Idle;
-        }
+        };
         let (notes, outer) = (self.path.notes(), self.path.outer());
         let inserted = tree(&mut self.tree, identity).and_then(|tree| {
             let record = tree.insert(root, notes, outer)?;

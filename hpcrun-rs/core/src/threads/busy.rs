@@ -69,7 +69,7 @@ impl Busy<'_> {
     #[inline]
     pub(super) fn walk(&mut self, registers: &Registers) -> Verdict {
         let thread = self.thread;
-        self.recorder.walk(registers, || thread.identity())
+        self.recorder.walk(registers, thread.task.get(), || thread.identity())
     }
 
     /// Adds to a context's value of the metric at a position. False if it cannot be recorded.

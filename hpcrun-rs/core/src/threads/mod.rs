@@ -8,6 +8,7 @@
 //! | `working` | whether the thread works |
 //! | `busy` | the thread inside the profiler, with its recorder |
 //! | `take` | takes a sample |
+//! | `tasking` | the tasks that the thread is in |
 //! | `capture` | captures the context of a task that the thread spawns, or of a lock that it releases |
 //! | `tracking` | the thread's events on the critical path |
 //! | `calls` | calls of a message-passing library |
@@ -28,6 +29,7 @@ mod locking;
 mod registry;
 mod signal_stack;
 mod take;
+mod tasking;
 mod tracking;
 mod working;
 
@@ -49,6 +51,7 @@ use crate::sandbox::refuses;
 use crate::sinks::Tally;
 use crate::source::Source;
 use crate::system;
+use crate::tasks::Task;
 use crate::unwind::stack::StackSlot;
 use cpu_clock::CpuClock;
 use hpc_formats::loss::LossCause;
@@ -93,6 +96,8 @@ pub struct ThreadState {
     /// Timer or perf event.
     pub source: Source,
     recorder: UnsafeCell<Recorder>,
+    /// The innermost task that the thread is in; null: none.
+    task: Cell<*const Task>,
     /// The lock that the thread waits for.
     lock_wait: Cell<Option<locks::Wait>>,
     /// The thread's part in the critical path.

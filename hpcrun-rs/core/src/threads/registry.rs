@@ -89,6 +89,7 @@ pub fn begin_unnamed(
     state.tid.store(tid, Ordering::Relaxed);
     state.cpu.begin(tid);
     state.creation.set(creation);
+    state.task.set(ptr::null());
     state.destructor_rounds.set(0);
     state.tally.clear();
     state.stack.set(stack.0, stack.1, is_main, creation);
@@ -132,6 +133,7 @@ fn allocate() -> Option<&'static ThreadState> {
         source: Source::new(),
         recorder: UnsafeCell::new(Recorder::new()?),
         lock_wait: Cell::new(None),
+        task: Cell::new(ptr::null()),
         path: ThreadPath::default(),
         call: Call::none(),
         deferred: Deferred::new(),

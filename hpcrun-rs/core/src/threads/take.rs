@@ -81,6 +81,7 @@ impl ThreadState {
         // yields has nothing to do.
         let working = &self.working;
         working.is_idle_worker()
+            || working.is_paused()
             || working.is_yielding()
             || self.is_idle_in_call(sample.registers.ip())
             || (image::event() == Event::WallTime

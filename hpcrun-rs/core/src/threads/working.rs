@@ -30,6 +30,8 @@ pub(super) struct Working {
     waiting: Cell<u32>,
     /// Stack pointer at the outermost wait.
     waits_at: Cell<usize>,
+    /// Number of nested waits in runtimes that tell of their tasks.
+    pauses: Cell<u32>,
     /// Whether the thread is in `sched_yield`.
     yielding: Cell<bool>,
     yields: Yields,
@@ -85,6 +87,7 @@ impl Working {
             workers: [const { AtomicPtr::new(ptr::null_mut()) }; MAX_RUNTIMES],
             waiting: Cell::new(0),
             waits_at: Cell::new(0),
+            pauses: Cell::new(0),
             yielding: Cell::new(false),
             yields: Yields::new(),
         }
@@ -96,6 +99,7 @@ impl Working {
             worker.store(ptr::null_mut(), Ordering::Relaxed);
         }
         self.waiting.set(0);
+        self.pauses.set(0);
         self.yielding.set(false);
         self.take_slot(tid, now);
     }
@@ -178,8 +182,31 @@ impl Working {
     #[inline]
     fn works_as(&self) -> State {
         match self.is_worker() {
+            _ if self.is_paused() => self.waits_as(),
             true => State::Worker,
             false => State::Working,
+        }
+    }
+
+    #[inline]
+    pub(super) fn pauses(&self) -> u32 {
+        self.pauses.get()
+    }
+
+    #[inline]
+    pub(super) fn is_paused(&self) -> bool {
+        self.pauses.get() > 0
+    }
+
+    /// The thread is in so many waits of its runtimes.
+    #[inline]
+    pub(super) fn set_pauses(&self, count: u32) {
+        let was_paused = self.pauses.replace(count) > 0;
+        if was_paused != self.is_paused() && self.waiting.get() == 0 {
+            if was_paused {
+                self.slot().begin_anew();
+            }
+            self.move_to(self.works_as());
         }
     }
 
@@ -224,7 +251,7 @@ impl Working {
 
     /// Whether a long jump has left the wait: its frame is gone, or a sample found the thread running.
     fn was_left(&self, here: usize) -> bool {
-        here > self.waits_at.get() || self.slot().state() == self.works_as()
+        here > self.waits_at.get() || (!self.is_paused() && self.slot().state() == self.works_as())
     }
 
     #[inline]

@@ -1,6 +1,6 @@
 //! The profiler's own frames.
 
-use super::Owner;
+use crate::logical::walk::Walk;
 use hpc_formats::address::ModuleId;
 use std::sync::atomic::{AtomicU16, Ordering};
 
@@ -13,7 +13,11 @@ pub fn add_module(id: ModuleId) {
     MODULES.iter().find(free).inspect(|module| module.store(id.0, Ordering::Release));
 }
 
-pub(super) fn owner_of(module: ModuleId) -> Option<Owner> {
+pub(super) fn owns(_: u64, module: ModuleId) -> Option<u8> {
     let is_it = |known: &AtomicU16| module.0 == known.load(Ordering::Acquire);
-    MODULES.iter().any(is_it).then_some(Owner::Profiler)
+    MODULES.iter().any(is_it).then_some(0)
+}
+
+pub(super) fn step(walk: &mut Walk<'_>, _: u8) {
+    walk.skip_frame();
 }

@@ -1,10 +1,9 @@
 //! Roles: the purpose of code ranges in runtimes that do not cooperate, as found by their agents.
 //!
-//! Async-signal-safe: [`owner_of`], [`role_of`].
+//! Async-signal-safe: [`role_of`].
 //!
 //! Invariant: a published list is immutable, sorted, free of overlaps, and never freed.
 
-use super::Owner;
 use super::lock_waits::LockWait;
 use hpc_formats::address::ModuleId;
 use std::hint::black_box;
@@ -37,17 +36,6 @@ pub(super) struct Range {
 
 static PUBLISHED: AtomicPtr<Vec<Range>> = AtomicPtr::new(ptr::null_mut());
 static SCANNED: Mutex<Vec<(ModuleId, Vec<Range>)>> = Mutex::new(Vec::new());
-
-/// The owner of the frame at an address, if its code has a role for which there is one.
-pub(super) fn owner_of(lookup: u64) -> Option<Owner> {
-    Some(match role_of(lookup)? {
-        Role::Scheduler => Owner::Scheduler,
-        Role::Task => Owner::Task,
-        Role::SpinLoop => Owner::SpinLoop,
-        Role::Support => Owner::Support,
-        Role::LockWait(_) => return None,
-    })
-}
 
 /// The role of the code at an address.
 pub(super) fn role_of(lookup: u64) -> Option<Role> {

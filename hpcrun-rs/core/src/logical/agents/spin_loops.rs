@@ -9,7 +9,9 @@
 //!
 //! Loops around `sched_yield` are not found here: their calls are observed (`threads::working`).
 
-use super::roles::{Range, Role};
+use super::roles::{self, Range, Role};
+use crate::logical::walk::{IN_PROGRAM, Walk};
+use hpc_formats::address::ModuleId;
 use memchr::memmem;
 
 /// A known runtime.
@@ -33,6 +35,24 @@ const RUNTIMES: [Runtime; 5] = [
     scheduler("libtbb.so"),
     Runtime { name: "openblas", marker: &[0x90; 8], is_support: false },
 ];
+
+const LOOP: u8 = 0;
+const SUPPORT: u8 = 1;
+
+pub(super) fn owns(lookup: u64, _: ModuleId) -> Option<u8> {
+    match roles::role_of(lookup)? {
+        Role::SpinLoop => Some(LOOP),
+        Role::Support => Some(SUPPORT),
+        _ => None,
+    }
+}
+
+pub(super) fn step(walk: &mut Walk<'_>, tag: u8) {
+    match tag {
+        LOOP if walk.has_not_noticed(IN_PROGRAM) => walk.wait(),
+        _ => walk.runtime_frame(),
+    }
+}
 
 /// Maximal number of bytes from a marker to a jump of its loop, or from one such jump to the next.
 const AHEAD: usize = 300;

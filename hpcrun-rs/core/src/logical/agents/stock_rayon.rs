@@ -5,8 +5,35 @@
 //! entry of a job (`Job::execute`, called through a pointer). A stripped module, or one that lacks either
 //! kind, has no ranges.
 
-use super::roles::{Range, Role};
+use super::roles::{self, Range, Role};
 use super::symbols::{self, contains};
+use crate::logical::walk::Walk;
+use hpc_formats::address::ModuleId;
+
+const SCHEDULER: u8 = 0;
+const TASK: u8 = 1;
+
+/// The walk has passed a task that the scheduler runs.
+const IN_TASK: u64 = 2;
+
+pub(super) fn owns(lookup: u64, _: ModuleId) -> Option<u8> {
+    match roles::role_of(lookup)? {
+        Role::Scheduler => Some(SCHEDULER),
+        Role::Task => Some(TASK),
+        _ => None,
+    }
+}
+
+pub(super) fn step(walk: &mut Walk<'_>, tag: u8) {
+    if tag == TASK {
+        walk.notice(IN_TASK);
+        walk.program_frame();
+    } else if walk.has_not_noticed(IN_TASK) {
+        walk.wait();
+    } else {
+        walk.runtime_rest();
+    }
+}
 
 /// The ranges from a module's symbol table; `None` unless it has both roles.
 pub(super) fn ranges_of(path: &str, bias: u64) -> Option<Vec<Range>> {

@@ -26,7 +26,7 @@ pub(super) struct Spawner {
     pub(super) is_in_stack: bool,
 }
 
-// The layout that this file reads, and that `cursor` logs.
+// The layout that this file reads, and that `work_stealing` logs.
 const _: () = assert!(
     offset_of!(TaskHeader, site) == 0
         && offset_of!(TaskHeader, sp) == 8

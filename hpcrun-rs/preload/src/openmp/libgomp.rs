@@ -1,0 +1,347 @@
+//! GCC's runtime, whose entry points are interposed.
+//!
+//! | entry points | what happens |
+//! |---|---|
+//! | regions | the runtime gets our function and a record; this begins a task in each thread of the region |
+//! | regions of old compilers | the same, for the other threads: the caller itself calls the function |
+//! | tasks | the runtime copies our block, which has the record and the program's data |
+//! | waits | the thread pauses |
+//!
+//! Whoever starts a region waits in the runtime but within the region's function, and so does the pool.
+
+use super::copies::{Entry, Function};
+use super::{captured, creation, site};
+use hpcrun_core::tasks::{Boundary, Context, Task};
+use hpcrun_core::threads::{self, ThreadState};
+use hpcrun_core::unwind::Registers;
+use hpcrun_core::{session, sites};
+use std::cell::Cell;
+use std::ffi::c_void;
+use std::ptr;
+
+/// The arguments in registers.
+type Arguments = [usize; 6];
+/// A function that the compiler has made of a region or task.
+type Outlined = unsafe extern "C-unwind" fn(*mut c_void);
+/// Copies the data of a task: to, from.
+type CopyData = unsafe extern "C-unwind" fn(*mut c_void, *mut c_void);
+
+/// The arguments on the stack, as far as there are any; the return address lies below.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct Stack([usize; 5]);
+
+type Real = unsafe extern "C-unwind" fn(usize, usize, usize, usize, usize, usize, Stack) -> usize;
+
+impl Stack {
+    #[inline(always)]
+    fn return_address(&self) -> usize {
+        let address: usize;
+        // SAFETY: reads the hook's return address, which lies below its parameters on the stack.
+        unsafe {
+            core::arch::asm!(
+                "mov {address}, qword ptr [{parameters} - 8]",
+                address = lateout(reg) address,
+                parameters = in(reg) &raw const self.0,
+                options(nostack, preserves_flags, readonly)
+            );
+        }
+        address
+    }
+}
+
+/// Calls the runtime.
+#[inline]
+unsafe fn call(function: Function, [a, b, c, d, e, f]: Arguments, stack: Stack) -> usize {
+    // SAFETY: the entry point for which the hook stands; it uses as many of the arguments as it has.
+    unsafe { std::mem::transmute::<usize, Real>(function.address)(a, b, c, d, e, f, stack) }
+}
+
+/// The calling thread, if it is to observe a function of the runtime.
+#[inline]
+fn observed(function: Function) -> Option<&'static ThreadState> {
+    threads::current().filter(|_| !function.tells && session::is_running())
+}
+
+/// Interposes entry points; `$act` gets the entry, the return address, and the arguments.
+macro_rules! interpose {
+    ($act:ident: $($name:ident)*) => { $(
+        /// Interposed; see the module.
+        ///
+        /// # Safety
+        /// As for the runtime's function.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C-unwind" fn $name(
+            a: usize, b: usize, c: usize, d: usize, e: usize, f: usize, stack: Stack,
+        ) -> usize {
+            static ENTRY: Entry = Entry::new(
+                match std::ffi::CStr::from_bytes_with_nul(
+                    concat!(stringify!($name), "\0").as_bytes(),
+                ) {
+                    Ok(name) => name,
+                    Err(_) => panic!(),
+                },
+            );
+            // SAFETY: the caller's arguments for the function of this name.
+            unsafe { $act(&ENTRY, stack.return_address(), [a, b, c, d, e, f], stack) }
+        }
+    )* };
+}
+
+interpose! { region:
+    GOMP_parallel GOMP_parallel_reductions GOMP_parallel_sections
+    GOMP_parallel_loop_static GOMP_parallel_loop_dynamic GOMP_parallel_loop_guided
+    GOMP_parallel_loop_runtime GOMP_parallel_loop_nonmonotonic_dynamic
+    GOMP_parallel_loop_nonmonotonic_guided GOMP_parallel_loop_nonmonotonic_runtime
+    GOMP_parallel_loop_maybe_nonmonotonic_runtime
+}
+
+interpose! { start_region:
+    GOMP_parallel_start GOMP_parallel_sections_start GOMP_parallel_loop_static_start
+    GOMP_parallel_loop_dynamic_start GOMP_parallel_loop_guided_start
+    GOMP_parallel_loop_runtime_start
+}
+
+interpose! { end_region: GOMP_parallel_end }
+interpose! { task: GOMP_task }
+interpose! { task_loop: GOMP_taskloop GOMP_taskloop_ull }
+
+interpose! { wait:
+    GOMP_barrier GOMP_barrier_cancel GOMP_barrier_ext GOMP_barrier_cancel_ext
+    GOMP_taskwait GOMP_taskwait_depend GOMP_taskgroup_end
+    GOMP_loop_end GOMP_loop_end_cancel GOMP_sections_end GOMP_sections_end_cancel
+    GOMP_single_copy_start GOMP_workshare_task_reduction_unregister
+    GOMP_critical_start GOMP_critical_name_start GOMP_atomic_start GOMP_reduction_start
+    GOMP_ordered_start GOMP_doacross_wait GOMP_doacross_ull_wait
+    GOMP_loop_ordered_static_next GOMP_loop_ordered_dynamic_next
+    GOMP_loop_ordered_guided_next GOMP_loop_ordered_runtime_next
+    GOMP_loop_ull_ordered_static_next GOMP_loop_ull_ordered_dynamic_next
+    GOMP_loop_ull_ordered_guided_next GOMP_loop_ull_ordered_runtime_next
+    omp_set_lock omp_set_nest_lock omp_set_lock_ omp_set_nest_lock_
+}
+
+/// The thread waits in the runtime, or may do so.
+unsafe fn wait(entry: &Entry, from: usize, arguments: Arguments, stack: Stack) -> usize {
+    let real = entry.of_call(from);
+    let thread = observed(real);
+    thread.inspect(|thread| thread.begin_pause());
+    // SAFETY: the caller's arguments.
+    let result = unsafe { call(real, arguments, stack) };
+    thread.inspect(|thread| thread.end_pause());
+    result
+}
+
+/// What the threads of a region get instead of the program's data.
+#[repr(C)]
+struct Region {
+    /// The data's first word, which the runtime reads for reductions.
+    first: usize,
+    function: Outlined,
+    data: *mut c_void,
+    context: Context,
+    /// The return address of the call.
+    from: usize,
+    /// The region around it that the same thread has started in the old way.
+    around: *mut Region,
+}
+
+impl Region {
+    unsafe fn new(arguments: Arguments, context: Context, from: usize) -> Region {
+        sites::count_region(from as u64 - 1);
+        let data = arguments[1] as *mut c_void;
+        // SAFETY: a region's arguments begin with its function and data, null if it has none.
+        unsafe {
+            Region {
+                first: data.cast::<usize>().as_ref().map_or(0, |first| *first),
+                function: std::mem::transmute::<usize, Outlined>(arguments[0]),
+                data,
+                context,
+                from,
+                around: ptr::null_mut(),
+            }
+        }
+    }
+}
+
+#[inline(never)] // this frame is the region's place
+unsafe fn region(entry: &Entry, from: usize, arguments: Arguments, stack: Stack) -> usize {
+    let real = entry.of_call(from);
+    let Some(thread) = observed(real) else {
+        // SAFETY: the caller's arguments.
+        return unsafe { call(real, arguments, stack) };
+    };
+    // SAFETY: as above; the record lives until the runtime returns, after the region's last use of it.
+    unsafe {
+        let region = Region::new(arguments, site(thread, Registers::here()), from);
+        let [_, _, rest @ ..] = arguments;
+        let [a, b, c, d] = rest;
+        let record = &raw const region as usize;
+        thread.begin_pause();
+        let result = call(real, [run_region as *const () as usize, record, a, b, c, d], stack);
+        thread.end_pause();
+        result
+    }
+}
+
+unsafe extern "C-unwind" fn run_region(region: *mut c_void) {
+    // SAFETY: the record that `region` or `start_region` has passed.
+    unsafe {
+        let region = &*region.cast::<Region>();
+        run(region.context, region.from, region.function, region.data);
+    }
+}
+
+/// Runs a function of the program as a task of the calling thread.
+#[inline(always)] // the record lies in the frame that calls the function
+unsafe fn run(context: Context, from: usize, function: Outlined, data: *mut c_void) {
+    let thread = threads::current();
+    let task = Task::new(context, Boundary::Record, false);
+    task.id.set(from);
+    // SAFETY: the record stays in this frame until the function has returned; the function gets its data.
+    unsafe {
+        thread.inspect(|thread| thread.begin_task(&task));
+        function(data);
+    }
+    thread.inspect(|thread| thread.end_task(&task));
+}
+
+thread_local! {
+    /// The regions that the thread has started in the old way, innermost first.
+    static STARTED: Cell<*mut Region> = const { Cell::new(ptr::null_mut()) };
+}
+
+unsafe fn start_region(entry: &Entry, from: usize, arguments: Arguments, stack: Stack) -> usize {
+    let real = entry.of_call(from);
+    let Some(thread) = observed(real) else {
+        // SAFETY: the caller's arguments.
+        return unsafe { call(real, arguments, stack) };
+    };
+    let context = captured(thread, Registers::here());
+    // SAFETY: as above; `end_region` frees the record.
+    unsafe {
+        let region = Box::into_raw(Box::new(Region::new(arguments, context, from)));
+        (*region).around = STARTED.replace(region);
+        let [_, _, a, b, c, d] = arguments;
+        thread.begin_pause();
+        let start = [run_region as *const () as usize, region as usize, a, b, c, d];
+        let result = call(real, start, stack);
+        thread.end_pause();
+        result
+    }
+}
+
+unsafe fn end_region(entry: &Entry, from: usize, arguments: Arguments, stack: Stack) -> usize {
+    // SAFETY: the caller's arguments. The region is over: the runtime uses its record no more.
+    unsafe {
+        let result = wait(entry, from, arguments, stack);
+        let region = STARTED.get();
+        if !region.is_null() {
+            STARTED.set((*region).around);
+            drop(Box::from_raw(region));
+        }
+        result
+    }
+}
+
+/// The beginning of a task's block. The program's data follow.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Made {
+    /// Those of the data that the runtime writes or reads: the bounds of a part of a loop or the event of a
+    /// detached task, and what is reduced.
+    words: [usize; 3],
+    function: Outlined,
+    context: Context,
+    from: usize,
+    copy: Option<CopyData>,
+    data: *mut c_void,
+    size: usize,
+    /// Where the program's data begin in the block.
+    offset: usize,
+    is_loop: bool,
+    is_detached: bool,
+}
+
+/// A flag of `GOMP_task`.
+const DETACHED: usize = 1 << 13;
+
+unsafe fn task(entry: &Entry, from: usize, arguments: Arguments, stack: Stack) -> usize {
+    let is_detached = stack.0[0] & DETACHED != 0;
+    // SAFETY: the caller's arguments.
+    unsafe { make(entry, from, arguments, stack, false, is_detached) }
+}
+
+unsafe fn task_loop(entry: &Entry, from: usize, arguments: Arguments, stack: Stack) -> usize {
+    // SAFETY: the caller's arguments.
+    unsafe { make(entry, from, arguments, stack, true, false) }
+}
+
+#[inline(always)]
+unsafe fn make(
+    entry: &Entry,
+    from: usize,
+    arguments: Arguments,
+    stack: Stack,
+    is_loop: bool,
+    is_detached: bool,
+) -> usize {
+    let real = entry.of_call(from);
+    let Some(thread) = observed(real) else {
+        // SAFETY: the caller's arguments.
+        return unsafe { call(real, arguments, stack) };
+    };
+    let [function, data, copy, size, align, rest] = arguments;
+    let (data, align) = (data as *mut c_void, align.max(align_of::<Made>()));
+    let offset = size_of::<Made>().next_multiple_of(align);
+    // SAFETY: function, data, copy function, size and alignment of a task. The data have the words that the
+    // runtime reads of them. It copies the block in this call.
+    unsafe {
+        let mut words = [0; 3];
+        let known = (size / size_of::<usize>()).min(3);
+        ptr::copy_nonoverlapping(data.cast::<usize>(), words.as_mut_ptr(), known);
+        let made = Made {
+            words,
+            function: std::mem::transmute::<usize, Outlined>(function),
+            context: creation(thread),
+            from,
+            copy: std::mem::transmute::<usize, Option<CopyData>>(copy),
+            data,
+            size,
+            offset,
+            is_loop,
+            is_detached,
+        };
+        let block = &raw const made as usize;
+        let (run, copy) = (run_task as *const () as usize, copy_task as *const () as usize);
+        call(real, [run, block, copy, offset + size, align, rest], stack)
+    }
+}
+
+unsafe extern "C-unwind" fn copy_task(block: *mut c_void, made: *mut c_void) {
+    // SAFETY: the runtime's block has the size and alignment that `make` has asked for, and `made` is its
+    // record. The program's function copies its own data.
+    unsafe {
+        let made = &*made.cast::<Made>();
+        block.cast::<Made>().write(*made);
+        if made.is_detached && made.size >= size_of::<usize>() {
+            made.data.cast::<usize>().write(made.words[0]);
+        }
+        let data = block.byte_add(made.offset);
+        match made.copy {
+            Some(copy) => copy(data, made.data),
+            None => ptr::copy_nonoverlapping(made.data.cast::<u8>(), data.cast(), made.size),
+        }
+    }
+}
+
+unsafe extern "C-unwind" fn run_task(block: *mut c_void) {
+    // SAFETY: a block of `copy_task`, with the bounds that the runtime has written.
+    unsafe {
+        let made = &*block.cast::<Made>();
+        let data = block.byte_add(made.offset);
+        if made.is_loop {
+            data.cast::<[usize; 2]>().write([made.words[0], made.words[1]]);
+        }
+        run(made.context, made.from, made.function, data);
+    }
+}

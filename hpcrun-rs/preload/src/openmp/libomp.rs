@@ -1,0 +1,339 @@
+//! LLVM's and Intel's runtime, by the tools interface of OpenMP 5 (OMPT). The runtime looks for
+//! `ompt_start_tool`, finds ours first, and calls us at each event. Each copy of it does so.
+//!
+//! A region's record is in the word that the runtime keeps for us in the region, a task's in the task's. An
+//! explicit task that has not begun has its captured context there.
+
+use super::{captured, creation};
+use crate::start;
+use hpcrun_core::tasks::{Boundary, Context, Task};
+use hpcrun_core::threads::{self, ThreadState};
+use hpcrun_core::unwind::Registers;
+use hpcrun_core::{session, sites};
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::ptr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+type Data = *mut u64;
+type LookUp = unsafe extern "C" fn(*const c_char) -> *const c_void;
+type SetCallback = unsafe extern "C" fn(c_int, *const c_void) -> c_int;
+type TaskInfo = unsafe extern "C" fn(
+    c_int,
+    *mut c_int,
+    *mut Data,
+    *mut *const Frame,
+    *mut Data,
+    *mut c_int,
+) -> c_int;
+
+/// Where a task's frames end and begin.
+#[repr(C)]
+struct Frame {
+    /// In the frame that calls the task; 0 before.
+    exit: u64,
+    /// In the frame of the runtime that the task has called.
+    enter: *const u64,
+    flags: [c_int; 2],
+}
+
+#[repr(C)]
+struct StartResult {
+    initialize: unsafe extern "C" fn(LookUp, c_int, Data) -> c_int,
+    finalize: unsafe extern "C" fn(Data),
+    tool_data: u64,
+}
+
+const BEGIN: c_int = 1;
+const END: c_int = 2;
+/// A flag of an implicit task: that of the program's first thread.
+const INITIAL: c_int = 1;
+/// A flag of an explicit task, and one that only its creation runs.
+const EXPLICIT: c_int = 4;
+const UNDEFERRED: c_int = 0x0800_0000;
+/// Marks a word that is a captured context.
+const CAPTURED: u64 = 1 << 63;
+/// A task without a known context, in such a word.
+const NO_CONTEXT: u64 = CAPTURED;
+/// The word of a task that goes on at its caller.
+const THROUGH: u64 = u64::MAX;
+
+/// `ompt_get_task_info` of each copy.
+static TASK_INFO: [AtomicUsize; 8] = [const { AtomicUsize::new(0) }; 8];
+
+/// Called by a runtime that starts.
+#[unsafe(no_mangle)]
+pub extern "C" fn ompt_start_tool(_: c_uint, _: *const c_char) -> *const c_void {
+    #[repr(transparent)]
+    struct Shared(#[allow(dead_code)] StartResult);
+    // SAFETY: constant.
+    unsafe impl Sync for Shared {}
+    static RESULT: Shared = Shared(StartResult { initialize, finalize, tool_data: 0 });
+    start::ensure(start::arguments);
+    match session::is_running() && !has_other_tool() {
+        true => (&raw const RESULT).cast(),
+        false => ptr::null(),
+    }
+}
+
+/// Whether the user has a tool of their own.
+fn has_other_tool() -> bool {
+    // SAFETY: reads the environment, which the runtime's start does as well.
+    let named = unsafe { libc::getenv(c"OMP_TOOL_LIBRARIES".as_ptr()) };
+    // SAFETY: null, or a NUL-terminated text.
+    !named.is_null() && unsafe { *named } != 0
+}
+
+unsafe extern "C" fn initialize(look_up: LookUp, _: c_int, _: Data) -> c_int {
+    let find = |name: &CStr| {
+        // SAFETY: the runtime's function, with a NUL-terminated name.
+        unsafe { look_up(name.as_ptr()) }
+    };
+    let (set, info) = (find(c"ompt_set_callback"), find(c"ompt_get_task_info"));
+    let free = TASK_INFO.iter().find(|known| {
+        let set = known.compare_exchange(0, info as usize, Ordering::AcqRel, Ordering::Relaxed);
+        set.is_ok()
+    });
+    if set.is_null() || info.is_null() || free.is_none() {
+        return 0;
+    }
+    let callbacks: [(c_int, *const c_void); 9] = [
+        (1, begin_thread as *const c_void),
+        (3, begin_region as *const c_void),
+        (4, end_region as *const c_void),
+        (5, create_task as *const c_void),
+        (6, schedule_task as *const c_void),
+        (7, implicit_task as *const c_void),
+        (16, wait as *const c_void),
+        (26, begin_mutex as *const c_void),
+        (27, acquired_mutex as *const c_void),
+    ];
+    for (event, callback) in callbacks {
+        // SAFETY: the runtime's function; each callback has the signature of its event.
+        unsafe { std::mem::transmute::<*const c_void, SetCallback>(set)(event, callback) };
+    }
+    1
+}
+
+unsafe extern "C" fn finalize(_: Data) {}
+
+/// A thread of the runtime, which waits until it has a task. Its creator has waited, so it does already.
+unsafe extern "C" fn begin_thread(kind: c_int, _: Data) {
+    const WORKER: c_int = 2;
+    let waits = |thread: &&ThreadState| kind == WORKER && !thread.is_paused();
+    if let Some(thread) = threads::current().filter(waits) {
+        thread.begin_pause();
+    }
+}
+
+unsafe extern "C" fn begin_region(
+    _: Data,
+    around: *const Frame,
+    region: Data,
+    _: c_uint,
+    _: c_int,
+    return_address: u64,
+) {
+    let Some(thread) = threads::current() else { return };
+    sites::count_region(return_address.wrapping_sub(1));
+    // SAFETY: the runtime's frame of the task that has called it, and its word for us.
+    unsafe {
+        thread.task().as_ref().inspect(|task| task.settle());
+        let context = match place(around, return_address) {
+            Some(registers) => Context::Site { registers, tasks: thread.task() },
+            None => captured(thread, Registers::here()),
+        };
+        *region = Box::into_raw(Box::new(context)) as u64;
+    }
+    thread.begin_pause();
+}
+
+/// The registers of the runtime's caller: the runtime's entry has a frame pointer, and names it. Not so for
+/// all regions; then its return address is another one.
+unsafe fn place(around: *const Frame, return_address: u64) -> Option<[u64; 3]> {
+    // SAFETY: null, or in the frame of a function of the runtime that this thread is in.
+    unsafe {
+        let frame = around.as_ref()?.enter;
+        if frame.is_null() || frame as usize % 8 != 0 {
+            return None;
+        }
+        let (fp, ip) = (frame.read(), frame.add(1).read());
+        (ip == return_address && ip != 0).then_some([ip - 1, frame as u64 + 16, fp])
+    }
+}
+
+unsafe extern "C" fn end_region(region: Data, _: Data, _: c_int, _: u64) {
+    let Some(thread) = threads::current() else { return };
+    thread.end_pause();
+    // SAFETY: the word of a region that has ended, so its threads wait and use the record no more.
+    unsafe {
+        let record = std::mem::replace(&mut *region, 0) as *mut Context;
+        if !record.is_null() {
+            drop(Box::from_raw(record));
+        }
+    }
+}
+
+unsafe extern "C" fn implicit_task(
+    endpoint: c_int,
+    region: Data,
+    task: Data,
+    _: c_uint,
+    _: c_uint,
+    flags: c_int,
+) {
+    let Some(thread) = threads::current() else { return };
+    if flags & INITIAL != 0 || task.is_null() {
+        return;
+    }
+    // SAFETY: the runtime's words for us; a record lives from here to the end of its task.
+    unsafe {
+        match endpoint {
+            BEGIN => {
+                let region = region.as_ref().map_or(ptr::null(), |word| *word as *const Context);
+                let Some(context) = region.as_ref() else { return };
+                begin(thread, task, *context, boundary_of(task));
+            }
+            END => end(thread, task),
+            _ => {}
+        }
+    }
+}
+
+/// Begins a task on the calling thread.
+unsafe fn begin(thread: &ThreadState, task: Data, context: Context, boundary: Boundary) {
+    let record = Box::into_raw(Box::new(Task::new(context, boundary, true)));
+    // SAFETY: the record lives until `end`.
+    unsafe {
+        (*record).id.set(task as usize);
+        thread.begin_task(&*record);
+    }
+}
+
+/// Ends a task, if the thread is in it.
+unsafe fn end(thread: &ThreadState, task: Data) {
+    let record = thread.task();
+    // SAFETY: null, or the innermost record, which `begin` has made if it is this task's.
+    unsafe {
+        if record.as_ref().is_some_and(|record| record.id.get() == task as usize) {
+            thread.end_task(&*record);
+            drop(Box::from_raw(record.cast_mut()));
+        }
+    }
+}
+
+/// The boundary of the task that the calling thread begins, as the copy of the runtime knows it whose task it
+/// is.
+unsafe fn boundary_of(task: Data) -> Boundary {
+    for info in &TASK_INFO {
+        let info = info.load(Ordering::Acquire);
+        if info == 0 {
+            break;
+        }
+        let (mut flags, mut number) = (0, 0);
+        let (mut found, mut region) = (ptr::null_mut(), ptr::null_mut());
+        let mut frame = ptr::null();
+        // SAFETY: a runtime's function, which writes to our variables.
+        let known = unsafe {
+            let info = std::mem::transmute::<usize, TaskInfo>(info);
+            info(0, &mut flags, &mut found, &mut frame, &mut region, &mut number)
+        };
+        if known == 2 && found == task && !frame.is_null() {
+            // SAFETY: the runtime's frame of the task.
+            return Boundary::Word(unsafe { &raw const (*frame).exit });
+        }
+    }
+    Boundary::None
+}
+
+unsafe extern "C" fn create_task(
+    _: Data,
+    _: *const Frame,
+    task: Data,
+    flags: c_int,
+    _: c_int,
+    _: u64,
+) {
+    let Some(thread) = threads::current() else { return };
+    // SAFETY: the word of the new task; null, or the record of the task that makes it.
+    unsafe {
+        thread.task().as_ref().inspect(|task| task.settle());
+        *task = match flags {
+            flags if flags & EXPLICIT == 0 => 0,
+            flags if flags & UNDEFERRED != 0 => THROUGH,
+            _ => match creation(thread) {
+                Context::Captured { thread, node } => {
+                    CAPTURED | u64::from(thread) << 32 | u64::from(node)
+                }
+                _ => NO_CONTEXT,
+            },
+        };
+    }
+}
+
+unsafe extern "C" fn schedule_task(prior: Data, status: c_int, next: Data) {
+    const COMPLETE: c_int = 1;
+    const CANCEL: c_int = 3;
+    const DETACH: c_int = 4;
+    const SWITCHES: [c_int; 2] = [2, 7];
+    let Some(thread) = threads::current() else { return };
+    // SAFETY: the words of tasks of this thread; null if there is none.
+    unsafe {
+        match status {
+            COMPLETE | CANCEL | DETACH => end(thread, prior),
+            _ if SWITCHES.contains(&status) => switch(thread, next),
+            _ => {}
+        }
+    }
+}
+
+unsafe fn switch(thread: &ThreadState, next: Data) {
+    // SAFETY: the innermost record and the one around it, or null; the word of the next task.
+    unsafe {
+        let current = thread.task().as_ref();
+        let outer = current.and_then(|task| task.outer().as_ref());
+        if let (Some(current), Some(outer)) = (current, outer) {
+            if outer.id.get() == next as usize {
+                // It goes on later, as a task that begins anew.
+                return end(thread, current.id.get() as Data);
+            }
+        }
+        let Some(word) = next.as_ref().filter(|word| **word != 0) else { return };
+        let kept = word & !CAPTURED;
+        let context = match kept {
+            0 => Context::Unknown,
+            _ => Context::Captured { thread: (kept >> 32) as u32, node: kept as u32 },
+        };
+        match *word {
+            THROUGH => begin(thread, next, Context::Unknown, Boundary::None),
+            _ => begin(thread, next, context, boundary_of(next)),
+        }
+    }
+}
+
+unsafe extern "C" fn wait(_: c_int, endpoint: c_int, _: Data, _: Data, _: u64) {
+    let Some(thread) = threads::current() else { return };
+    match endpoint {
+        BEGIN => thread.begin_pause(),
+        END => thread.end_pause(),
+        _ => {}
+    }
+}
+
+/// Whether a mutex is a construct of the language. Locks are functions that are interposed.
+fn is_construct(kind: c_int) -> bool {
+    const CRITICAL: c_int = 5;
+    const ORDERED: c_int = 7;
+    kind == CRITICAL || kind == ORDERED
+}
+
+unsafe extern "C" fn begin_mutex(kind: c_int, _: c_uint, _: c_uint, _: u64, _: u64) {
+    if let Some(thread) = threads::current().filter(|_| is_construct(kind)) {
+        thread.begin_pause();
+    }
+}
+
+unsafe extern "C" fn acquired_mutex(kind: c_int, _: u64, _: u64) {
+    if let Some(thread) = threads::current().filter(|_| is_construct(kind)) {
+        thread.end_pause();
+    }
+}

@@ -1,0 +1,49 @@
+//! OpenMP: its regions and tasks get logical callers, and its waits are known.
+//!
+//! | file | duty |
+//! |---|---|
+//! | `libgomp` | GCC's runtime, by its entry points, which are interposed |
+//! | `libomp` | LLVM's and Intel's, by their tools interface (OMPT) |
+//! | `copies` | which copy of a runtime a call is for |
+//! | `rate` | how many tasks get a captured context |
+//!
+//! Both make records of tasks (`hpcrun_core::tasks`). A region's record names the place of its caller, which
+//! waits for the region's end. The record of an explicit task names the captured context of its creator.
+
+mod copies;
+mod libgomp;
+mod libomp;
+mod rate;
+
+pub(crate) use copies::forget;
+
+use hpcrun_core::tasks::{Context, Task};
+use hpcrun_core::threads::ThreadState;
+use hpcrun_core::unwind::Registers;
+use hpcrun_core::unwind::registers::number;
+
+/// The context of a task that the calling thread creates here. Where tasks are too many to capture each, it
+/// is that of the task that creates it, which is the region's.
+#[inline(always)] // the registers are those of the caller
+fn creation(thread: &ThreadState) -> Context {
+    match rate::allows() {
+        true => captured(thread, Registers::here()),
+        // SAFETY: null, or the record of a task that this thread is in.
+        false => unsafe { thread.task().as_ref() }.map_or(Context::Unknown, Task::context),
+    }
+}
+
+/// The calling thread's context at these registers.
+fn captured(thread: &ThreadState, registers: Registers) -> Context {
+    match crate::events::keeping_errno(|| thread.capture(registers)) {
+        Some((thread, node)) => Context::Captured { thread, node },
+        None => Context::Unknown,
+    }
+}
+
+/// The place with these registers, in the calling thread's tasks.
+fn site(thread: &ThreadState, registers: Registers) -> Context {
+    let fp = registers.get(number::RBP).unwrap_or(0);
+    let tasks = thread.task();
+    Context::Site { registers: [registers.ip(), registers.sp(), fp], tasks }
+}
