@@ -57,19 +57,24 @@ impl SourceFiles {
         find(file.as_deref()?, (line, column), method, starts)
     }
 
-    /// The directive on `line` of a file of C, C++ or Fortran that begins with `start`: `omp parallel for`.
+    /// The directive at `line` of a file of C, C++ or Fortran that begins with `start`: `omp parallel for`. A
+    /// compiler may name the line above it, where the function begins.
     pub fn directive(&mut self, path: &str, line: u32, start: &str) -> Option<String> {
         let read = || read(Path::new(path));
         let file = self.texts.entry(path.to_owned()).or_insert_with(read);
-        let line = file.as_deref()?.lines().nth(line.checked_sub(1)? as usize)?;
-        let words = line.trim_end_matches(['\\', '&']).split_whitespace();
-        let line = words.collect::<Vec<_>>().join(" ");
-        let marks = ["#pragma ", "# pragma ", "!$", "c$", "*$"];
-        let lower = line.to_lowercase();
-        let mark = marks.iter().find(|mark| lower.starts_with(**mark))?;
-        let directive = lower.strip_prefix(mark)?;
-        directive.starts_with(start).then(|| line[mark.len()..].to_owned())
+        let lines = file.as_deref()?.lines().skip(line.checked_sub(1)? as usize);
+        lines.take(2).find_map(|line| directive_in(line, start))
     }
+}
+
+fn directive_in(line: &str, start: &str) -> Option<String> {
+    let words = line.trim_end_matches(['\\', '&']).split_whitespace();
+    let line = words.collect::<Vec<_>>().join(" ");
+    let marks = ["#pragma ", "# pragma ", "!$", "c$", "*$"];
+    let lower = line.to_lowercase();
+    let mark = marks.iter().find(|mark| lower.starts_with(**mark))?;
+    let directive = lower.strip_prefix(mark)?;
+    directive.starts_with(start).then(|| line[mark.len()..].to_owned())
 }
 
 fn find(
