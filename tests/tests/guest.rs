@@ -55,3 +55,8 @@ fn every_door_to_an_action_is_watched() {
 fn code_with_blocked_signals_is_sampled() {
     runs_as_alone("masks");
 }
+
+#[test]
+fn a_traced_process_has_no_stops_of_ours() {
+    runs_as_alone("traced");
+}

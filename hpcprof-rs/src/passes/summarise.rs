@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 
 /// Why a process's file ended before the process.
 const SANDBOX: &str = "sandbox that refuses samples";
+const TRACED: &str = "traced by another program";
 
 /// Adds a process's summary and its lost samples; partial ones are counted in the tree.
 pub fn process(
@@ -37,6 +38,13 @@ pub fn process(
         warnings.add(format!(
             "process {} ({}) entered a sandbox (seccomp) that refuses what samples need: what it did from \
              then on is in no figure",
+            start.pid, start.executable
+        ));
+    }
+    if end.as_ref().is_some_and(|end| end.reason == TRACED) {
+        warnings.add(format!(
+            "process {} ({}) was traced by another program (a debugger, strace, or by ptrace), which samples \
+             would disturb: what it did then is in no figure",
             start.pid, start.executable
         ));
     }

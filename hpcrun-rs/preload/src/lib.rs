@@ -15,6 +15,7 @@
 //! | `affinity` | which cores the program's threads may use |
 //! | `descriptors` | keeps our descriptors open |
 //! | `sandbox` | sandboxes that the program enters |
+//! | `tracers` | other programs that trace this one |
 //! | `events` | whom hooks tell of synchronisation |
 //! | `waits` | waits, joins, futexes |
 //! | `locks` | locks, conditions, barriers, semaphores |
@@ -51,5 +52,6 @@ mod sandbox;
 mod start;
 mod thread_life;
 mod threads;
+mod tracers;
 mod waits;
 mod writer;

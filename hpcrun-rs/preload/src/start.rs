@@ -2,7 +2,7 @@
 
 use crate::children::{Strings, environ};
 use crate::real::real;
-use crate::{bindings, fork, thread_life, writer};
+use crate::{bindings, fork, thread_life, tracers, writer};
 use hpc_formats::process::text_of;
 use hpcrun_core::config::Config;
 use hpcrun_core::logical::agents;
@@ -69,6 +69,9 @@ fn begin(config: Config, arguments: Vec<String>) -> Result<(), String> {
     unsafe {
         __cxa_atexit(at_exit, ptr::null_mut(), ptr::null_mut());
         __cxa_at_quick_exit(at_exit, ptr::null_mut());
+    }
+    if tracers::end_if_traced() {
+        return Ok(());
     }
     // Armed last, and while the thread counts as yielding: our start is not part of the program. The kernel
     // takes a while to start the timer, and a sample that arrives meanwhile counts as idle.

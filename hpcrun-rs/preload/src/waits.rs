@@ -12,6 +12,7 @@ use crate::events::{self, join, waiting};
 use crate::masks;
 use crate::real::{Real, real};
 use crate::sandbox;
+use crate::tracers;
 use hpcrun_core::futex_locks::FutexWait;
 use hpcrun_core::{session, threads};
 use std::ffi::{c_int, c_long, c_uint, c_void};
@@ -179,6 +180,10 @@ pub unsafe extern "C" fn syscall(
         libc::SYS_rt_sigprocmask if d == 8 => unsafe {
             masks::system_call(a as c_int, b as *const _, c as *mut _).into()
         },
+        libc::SYS_ptrace => {
+            tracers::before_request(a);
+            call()
+        }
         // SAFETY: as for libc's functions of these names.
         libc::SYS_close => unsafe { descriptors::close_one(a as c_int).into() },
         // SAFETY: as above.
