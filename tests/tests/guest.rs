@@ -27,7 +27,9 @@ fn runs_as_alone(kind: &str) {
         let view = run.database().top_down();
         for (site, values) in &run.truth().sites {
             let (truth, work) = (values["work"], view.inclusive(site, "work"));
-            let allowed = 0.06 * truth + 5.0 / f64::from(rate);
+            // Samples come at random between the sites, which take turns of some milliseconds.
+            let period = 1.0 / f64::from(rate);
+            let allowed = 0.02 * truth + 3.5 * (truth * period).sqrt() + 3.0 * period;
             assert!(
                 (work - truth).abs() < allowed,
                 "{kind} at {rate} Hz: {site} {work} s of {truth} s"

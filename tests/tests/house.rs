@@ -34,7 +34,7 @@ fn limits_suffice_that_suffice_without_us() {
         ] {
             let run = run_as_without_us(name, limits, rate);
             let view = run.database().top_down();
-            // Ten threads, whose first samples come at random.
+            // Two threads, whose first samples come at random.
             let what = format!("{name} at {rate} Hz");
             assert_close(&what, view.inclusive("guest_work", "work"), 0.2, 0.05);
             assert_eq!(view.quality.rooted, view.quality.samples, "{what}: {:?}", view.quality);

@@ -197,8 +197,8 @@ impl GrowingFile {
         let base = NonNull::dangling();
         let mut file = GrowingFile { base, len: 0, mapped: 0, limit, earlier: [None; EARLIER] };
         let created = file.extend(path, libc::O_CREAT | libc::O_EXCL);
-        if created.is_err() {
-            // An empty file tells nobody why. SAFETY: `path` is NUL-terminated.
+        if created.as_ref().is_err_and(|cause| *cause != LossCause::NoFile) {
+            // It was made, and an empty file tells nobody why. SAFETY: `path` is NUL-terminated.
             unsafe { system::call(libc::SYS_unlink, [path.as_ptr() as usize, 0, 0, 0, 0]) };
         }
         created.map(|()| file)

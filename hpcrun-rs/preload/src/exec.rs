@@ -52,20 +52,33 @@ macro_rules! interpose_exec {
     ($($name:ident($($argument:ident: $type:ty),*) with $environment:ident runs $program:expr;)*) => { $(
         /// Interposed; see the module.
         ///
+        /// # Safety
         /// As for libc's function.
-        /// As libc's.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name($($argument: $type),*) -> c_int {
-            const NAME: &CStr = match CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
-                Ok(name) => name,
-                Err(_) => panic!(),
-            };
-            static REAL: Real = Real::new(NAME);
-            // SAFETY: the caller's own strings; libc's function of this name and signature, same arguments.
-            unsafe {
-                exec($program, $environment, |$environment| {
-                    function::<unsafe extern "C" fn($($type),*) -> c_int>(&REAL)($($argument),*)
-                })
+            // SAFETY: the caller's promise.
+            unsafe { $name::call($($argument),*) }
+        }
+
+        /// The hook itself: what our own calls of the exported name reach is libc's function.
+        mod $name {
+            use super::*;
+
+            /// # Safety
+            /// As for libc's function.
+            pub(super) unsafe fn call($($argument: $type),*) -> c_int {
+                const NAME: &[u8] = concat!(stringify!($name), "\0").as_bytes();
+                static REAL: Real = Real::new(match CStr::from_bytes_with_nul(NAME) {
+                    Ok(name) => name,
+                    Err(_) => panic!(),
+                });
+                // SAFETY: the caller's own strings; libc's function of this name and signature, same
+                // arguments.
+                unsafe {
+                    exec($program, $environment, |$environment| {
+                        function::<unsafe extern "C" fn($($type),*) -> c_int>(&REAL)($($argument),*)
+                    })
+                }
             }
         }
     )* };
@@ -89,7 +102,7 @@ interpose_exec! {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn execv(path: *const c_char, argv: Strings) -> c_int {
     // SAFETY: equivalent to libc's function, with the caller's arguments.
-    unsafe { execve(path, argv, own_environment()) }
+    unsafe { execve::call(path, argv, own_environment()) }
 }
 
 /// Interposed like [`execvpe`].
@@ -99,7 +112,7 @@ pub unsafe extern "C" fn execv(path: *const c_char, argv: Strings) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn execvp(file: *const c_char, argv: Strings) -> c_int {
     // SAFETY: equivalent to libc's function, with the caller's arguments.
-    unsafe { execvpe(file, argv, own_environment()) }
+    unsafe { execvpe::call(file, argv, own_environment()) }
 }
 
 type Spawn = unsafe extern "C" fn(
@@ -219,10 +232,10 @@ macro_rules! interpose_exec_list {
 }
 
 interpose_exec_list! {
-    execl, |path, vector, list| execv(path, vector.as_ptr());
-    execlp, |path, vector, list| execvp(path, vector.as_ptr());
+    execl, |path, vector, list| execve::call(path, vector.as_ptr(), own_environment());
+    execlp, |path, vector, list| execvpe::call(path, vector.as_ptr(), own_environment());
     execle, |path, vector, list| match list.get(vector.len()) {
-        Some(environment) => execve(path, vector.as_ptr(), environment.cast()),
+        Some(environment) => execve::call(path, vector.as_ptr(), environment.cast()),
         None => too_long(),
     };
 }

@@ -1,5 +1,5 @@
 //! Samples: the signal handler, which takes them ([`signal`]), the way into it and from it into the program's
-//! own handler ([`entry`], [`program`], [`stand_in`]), and the measurement of its latency ([`latency`]).
+//! own handler (`entry`, `program`, `stand_in`), and the measurement of its latency (`latency`).
 
 pub(crate) mod entry;
 pub mod latency;

@@ -14,7 +14,7 @@
 //! | | other | a frame of a runtime |
 //!
 //! To add an agent, add a file and a line to the table below. The file has `owns(lookup, module)`, which
-//! returns a tag, less than [`TAGS`], for a frame of the agent; and `step(walk, tag)`, which calls one of the
+//! returns a tag, less than `TAGS`, for a frame of the agent; and `step(walk, tag)`, which calls one of the
 //! walk's verbs for that frame. An agent that depends on the code of modules has `ranges_of` and a line in
 //! [`scan`].
 //!
