@@ -223,10 +223,11 @@ fn more_threads_than_cores_are_oversubscription() {
     let shown = scenario.run.recorded().oversubscribed;
     assert!((shown - truth).abs() <= tolerance(truth, RATE), "{shown} s, truth {truth} s");
     let screen = String::from_utf8_lossy(&scenario.database.output.stdout);
+    // The first screen has the kernel's account of who waited for a core.
     let (_, rest) =
-        screen.split_once("oversubscription ").unwrap_or_else(|| panic!("not told:\n{screen}"));
+        screen.split_once("they waited ").unwrap_or_else(|| panic!("not told:\n{screen}"));
     let told: f64 = rest.split(' ').next().and_then(|n| n.parse().ok()).expect("seconds");
-    assert!((told - shown).abs() < 0.01, "{told} s on the first screen, {shown} s in the profiles");
+    assert!((told - truth).abs() < 0.1 * truth, "{told} s on the first screen, truth {truth} s");
 }
 
 #[test]

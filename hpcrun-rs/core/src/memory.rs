@@ -311,9 +311,12 @@ fn map_shared(fd: i32, len: usize) -> Option<NonNull<u8>> {
 /// program.
 pub fn may_be_as_large(size: usize) -> bool {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    let place = (&raw mut limit) as usize;
     // SAFETY: the kernel writes `limit`, a local that outlives the call.
     let known = !refuses(libc::SYS_prlimit64)
-        && unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &mut limit) } == 0;
+        && unsafe {
+            system::call(libc::SYS_prlimit64, [0, libc::RLIMIT_FSIZE as usize, 0, place, 0])
+        } == 0;
     known && size as u64 <= limit.rlim_cur
 }
 

@@ -4,6 +4,7 @@
 //! install handlers by itself, so each command asks for it.
 
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 static COMMAND: OnceLock<&str> = OnceLock::new();
 const MESSAGE: &str = ": a file became shorter while it was read: try again when it is complete\n";
@@ -17,6 +18,12 @@ pub fn end_with_message(command: &'static str) {
 }
 
 extern "C" fn on_fault(_signal: libc::c_int) {
+    static IS_TOLD: AtomicBool = AtomicBool::new(false);
+    // Threads that read the same file meet its end together. The first one ends the process.
+    while IS_TOLD.swap(true, Ordering::Relaxed) {
+        // SAFETY: async-signal-safe.
+        unsafe { libc::pause() };
+    }
     for text in [COMMAND.get().copied().unwrap_or(""), MESSAGE] {
         // SAFETY: `write` is async-signal-safe; both texts are constants.
         let _ = unsafe { libc::write(libc::STDERR_FILENO, text.as_ptr().cast(), text.len()) };
