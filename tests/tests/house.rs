@@ -68,3 +68,14 @@ fn a_sandbox_meets_no_call_of_ours() {
     assert!(said.contains("entered a sandbox"), "{said}");
     assert_eq!(database.top_down().inclusive("counted_work", "work"), 0.0);
 }
+
+/// The measurement directory belongs to whoever runs the tests: who becomes another user can't write there.
+#[test]
+fn who_becomes_another_user_is_said() {
+    let _cores = exclusive_cores();
+    let run = run_as_without_us("other-user", "exec house other-user", 1000);
+    let said = String::from_utf8_lossy(&run.database().output.stderr).into_owned();
+    // Only root can become another user.
+    let is_root = check(Command::new("id").arg("-u")).trim() == "0";
+    assert_eq!(said.contains("became another user"), is_root, "{said}");
+}

@@ -11,6 +11,8 @@ use std::collections::BTreeMap;
 /// Why a process's file ended before the process.
 const SANDBOX: &str = "sandbox that refuses samples";
 const TRACED: &str = "traced by another program";
+/// Why a process could not write its files from some time on.
+const USER: &str = "another user than the measurement directory's owner";
 
 /// Adds a process's summary and its lost samples; partial ones are counted in the tree.
 pub fn process(
@@ -27,7 +29,8 @@ pub fn process(
     if let Some(text) = coarse_rate(&start) {
         warnings.add(text);
     }
-    if file.is_some() && end.is_none() {
+    let is_another_user = file.is_some_and(|f| f.unprofiled.iter().any(|u| u.reason == USER));
+    if file.is_some() && end.is_none() && !is_another_user {
         warnings.add(format!(
             "process {} ({}) did not end in order (crashed, was killed, or still runs): \
              figures go up to its last sample",
@@ -45,6 +48,14 @@ pub fn process(
         warnings.add(format!(
             "process {} ({}) was traced by another program (a debugger, strace, or by ptrace), which samples \
              would disturb: what it did then is in no figure",
+            start.pid, start.executable
+        ));
+    }
+    if is_another_user {
+        warnings.add(format!(
+            "process {} ({}) became another user, who may not write into the measurement directory: threads \
+             and processes that began then are in no figure; chown the directory to that user before the run \
+             (-o DIR)",
             start.pid, start.executable
         ));
     }

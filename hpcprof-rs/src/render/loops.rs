@@ -16,7 +16,10 @@ pub fn summary(row: &ParallelLoop) -> Vec<String> {
     if counts.splits > 0 {
         parts.push(format!(" · splits {}", grouped(counts.splits)));
     }
-    parts.push(format!(" · steals {}", grouped(counts.steals)));
+    // OpenMP's regions have none.
+    if counts.splits + counts.steals > 0 {
+        parts.push(format!(" · steals {}", grouped(counts.steals)));
+    }
     if let Some(mean) = row.mean_task_ns() {
         parts.push(format!(" · mean task {}", duration(mean)));
     } else if let Some(mean) = row.mean_stolen_ns() {

@@ -19,7 +19,7 @@ use hpc_formats::environment::ALL_CORES;
 use hpc_formats::loss::LossCause;
 use hpc_formats::process::{self, End, Entry, Start};
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::ptr;
 use std::sync::atomic::{Ordering, fence};
 
@@ -152,6 +152,11 @@ pub fn keep_modules() {
 /// Whether this process is measured, or was.
 pub fn has_begun() -> bool {
     image::current().is_some()
+}
+
+/// The measurement directory, and the process as its files are named.
+pub fn measurements() -> Option<(PathBuf, u32)> {
+    image::current().map(|image| (PathBuf::from(&image.config.output), image.pid))
 }
 
 /// Records that the process starts a program that is not profiled. Changes no state in memory.

@@ -15,6 +15,7 @@
 //! | `affinity` | which cores the program's threads may use |
 //! | `descriptors` | keeps our descriptors open |
 //! | `sandbox` | sandboxes that the program enters |
+//! | `privileges` | programs that become another user |
 //! | `tracers` | other programs that trace this one |
 //! | `events` | whom hooks tell of synchronisation |
 //! | `waits` | waits, joins, futexes |
@@ -46,6 +47,7 @@ mod locks;
 mod masks;
 mod messages;
 mod openmp;
+mod privileges;
 mod real;
 mod runtime;
 mod sandbox;
