@@ -93,6 +93,12 @@ pub fn signal_of(kind: SourceKind) -> i32 {
     }
 }
 
+/// Valgrind ends at a SIGTRAP of perf. It has preloaded a library of its own, then.
+fn runs_under_valgrind() -> bool {
+    let preloaded = std::env::var_os("LD_PRELOAD").unwrap_or_default();
+    preloaded.as_encoded_bytes().windows(10).any(|part| part == b"vgpreload_")
+}
+
 /// Chooses the best source that the system and the program's limits allow, by a trial on the calling thread.
 pub fn choose(config: &Config) -> Result<SourceKind, String> {
     if config.event == Event::WallTime {
@@ -103,7 +109,7 @@ pub fn choose(config: &Config) -> Result<SourceKind, String> {
     }
     let wanted = match config.source {
         Some(kind) => vec![kind],
-        None if tick_suffices(config) => vec![SourceKind::PosixTimer],
+        None if tick_suffices(config) || runs_under_valgrind() => vec![SourceKind::PosixTimer],
         None if perf::holds_back_sigtrap() => vec![SourceKind::PerfSigtrap, SourceKind::PerfSignal],
         None => vec![SourceKind::PerfSignal],
     };
