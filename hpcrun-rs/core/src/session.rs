@@ -325,7 +325,7 @@ pub fn stop(reason: &str) {
     threads::all().for_each(ThreadState::stop);
     // A thread that completes itself at this moment publishes its strand itself: its profile may be gone.
     let claimed: Vec<&ThreadState> = threads::all().filter(|state| state.claim()).collect();
-    if tracked {
+    if tracked && may_lock_tracker() {
         claimed.iter().for_each(|state| state.publish_path());
     }
     activity::end_process();
@@ -342,10 +342,19 @@ pub fn stop(reason: &str) {
 /// Writes the critical path at the end. A signal handler of the program that has interrupted the tracker may
 /// end the process: then the calling thread's strand is missing, and all if it has the tracker's locks.
 fn write_path() {
-    let is_inside = threads::current().is_some_and(|thread| thread.path().is_inside());
-    if !is_inside || threads::wait_until(path::is_unlocked) {
-        path::write(!is_inside);
+    if may_lock_tracker() {
+        path::write(!is_inside_event());
     }
+}
+
+/// Whether the calling thread is in the middle of an event: a signal handler of the program has interrupted it.
+fn is_inside_event() -> bool {
+    threads::current().is_some_and(|thread| thread.path().is_inside())
+}
+
+/// Whether the tracker's locks can be taken: an interrupted event may hold one, which nobody gives back.
+fn may_lock_tracker() -> bool {
+    !is_inside_event() || threads::wait_until(path::is_unlocked)
 }
 
 /// Stops the tracking of the critical path, and writes it up to now. Called by a thread without a state.
