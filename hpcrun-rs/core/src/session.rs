@@ -347,7 +347,7 @@ fn write_path() {
     }
 }
 
-/// Whether the calling thread is in the middle of an event: a signal handler of the program has interrupted it.
+/// Whether the calling thread is in the middle of an event, which a signal handler has interrupted.
 fn is_inside_event() -> bool {
     threads::current().is_some_and(|thread| thread.path().is_inside())
 }
