@@ -164,7 +164,8 @@ fn assert_all_reach_main(view: &View, main: &str) {
         let total = value(&view.totals, metric);
         let under = view.inclusive(main, metric);
         assert!(
-            under >= 0.999 * total - 0.002,
+            // What runs before and after `main` has samples, too.
+            under >= 0.999 * total - 0.01,
             "{metric}: {under:.4} s of {total:.4} s under {main}"
         );
     }
