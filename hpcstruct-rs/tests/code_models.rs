@@ -128,7 +128,7 @@ fn compare(compiler: &str, cases: &[&[&str]]) {
 }
 
 #[test]
-fn loops_of_x86_64_are_those_of_the_plain_program() {
+fn loops_are_those_of_the_plain_program() {
     if !cfg!(target_arch = "x86_64") {
         println!("SKIPPED: the compilers here make code of another machine");
         return;
@@ -155,20 +155,4 @@ fn loops_of_x86_64_are_those_of_the_plain_program() {
     let of_clang: [&[&str]; 2] = [&["-fbasic-block-sections=all"], &["-mretpoline"]];
     compare("gcc", &[&common[..], &of_gcc].concat());
     compare("clang", &[&common[..], &of_clang].concat());
-}
-
-#[test]
-fn loops_of_aarch64_are_those_of_the_plain_program() {
-    compare(
-        "aarch64-linux-gnu-gcc",
-        &[
-            &["-mbranch-protection=standard"],
-            &["-mbranch-protection=pac-ret+leaf+b-key"],
-            &["-mno-outline-atomics"],
-            &["-mcmodel=tiny"],
-            &["-fno-plt"],
-            &["-fpatchable-function-entry=8,4"],
-            &["-pg"],
-        ],
-    );
 }

@@ -106,22 +106,22 @@ fn note(block: &mut Block, comment: &str) {
 }
 
 /// Assembles; returns the object file's name.
-fn assemble(folder: &Folder, name: &str, assembly: &str, tools: &Tools) -> String {
+fn assemble(folder: &Folder, name: &str, assembly: &str) -> String {
     let source = format!("{name}.hpc.s");
     folder.write(&source, assembly);
     let object = format!("{name}.o");
     let flags = ["-c", "-Wa,--keep-locals", &source, "-o", &object];
-    folder.run(tools.cc, &flags);
+    folder.run("gcc", &flags);
     object
 }
 
 /// Links objects into a library, whatever they lack.
-fn link(folder: &Folder, name: &str, objects: &[String], tools: &Tools) -> PathBuf {
+fn link(folder: &Folder, name: &str, objects: &[String]) -> PathBuf {
     let library = format!("{name}.so");
     let mut arguments =
         vec!["-shared", "-nostdlib", "-Wl,-Bsymbolic,--discard-none,-z,muldefs", "-o", &library];
     arguments.extend(objects.iter().map(String::as_str));
-    folder.run(tools.cc, &arguments);
+    folder.run("gcc", &arguments);
     folder.0.join(library)
 }
 
@@ -272,23 +272,16 @@ fn score_of(expected: &BTreeMap<u64, Option<(u64, u32)>>, found: &ProcedureLoops
     }
 }
 
-/// The assembler and linker driver for a target.
-struct Tools {
-    cc: &'static str,
-}
-
-const NATIVE: Tools = Tools { cc: "gcc" };
-
 /// Compares the procedures of assembly files that make one module.
-fn oracle(folder: &Folder, name: &str, assembly: &[PathBuf], tools: &Tools) -> Score {
+fn oracle(folder: &Folder, name: &str, assembly: &[PathBuf]) -> Score {
     let mut blocks = Vec::new();
     let mut objects = Vec::new();
     for (i, file) in assembly.iter().enumerate() {
         let text = std::fs::read_to_string(file).expect("assembly");
         let text = instrument(i, &text, &mut blocks);
-        objects.push(assemble(folder, &format!("{name}{i}"), &text, tools));
+        objects.push(assemble(folder, &format!("{name}{i}"), &text));
     }
-    let library = link(folder, name, &objects, tools);
+    let library = link(folder, name, &objects);
     let verbose = std::env::var_os("HPCSTRUCT_LOOP_VERBOSE").is_some();
     let score = compare(&library, &blocks, verbose);
     println!("{name}: {score:?}");
@@ -309,16 +302,16 @@ fn rustc(folder: &Folder, source: &Path, name: &str, flags: &[&str]) -> Score {
         .current_dir(&folder.0)
         .status();
     assert!(status.expect("rustc runs").success(), "{arguments:?}");
-    oracle(folder, name, &[folder.0.join(&output)], &NATIVE)
+    oracle(folder, name, &[folder.0.join(&output)])
 }
 
-fn clang(folder: &Folder, source: &Path, name: &str, flags: &[&str], tools: &Tools) -> Score {
+fn clang(folder: &Folder, source: &Path, name: &str, flags: &[&str]) -> Score {
     let output = format!("{name}.s");
     let source = source.to_string_lossy();
     let mut arguments = vec!["-S", "-fPIC", "-w", "-fno-addrsig", &source, "-o", &output];
     arguments.extend(flags);
     folder.run("clang", &arguments);
-    oracle(folder, name, &[folder.0.join(&output)], tools)
+    oracle(folder, name, &[folder.0.join(&output)])
 }
 
 fn can_run(program: &str) -> bool {
@@ -366,25 +359,7 @@ fn c_code_agrees_with_llvm() {
     let folder = Folder::new("loops-c");
     let mut sum = Score::default();
     for flags in ["-O0", "-O1", "-O2", "-O3", "-Os"] {
-        sum.add(clang(&folder, &corpus("corpus.c"), &flags[1..], &[flags], &NATIVE));
-    }
-    println!("all: {sum:?}");
-    expect(sum, 98, 60);
-}
-
-#[test]
-fn aarch64_code_agrees_with_llvm() {
-    let tools = Tools { cc: "aarch64-linux-gnu-gcc" };
-    if !can_run("clang") || !can_run(tools.cc) {
-        println!("SKIPPED: clang or {} is not installed; AArch64 code was not compared", tools.cc);
-        return;
-    }
-    let folder = Folder::new("loops-aarch64");
-    let mut sum = Score::default();
-    for level in ["-O0", "-O1", "-O2", "-O3", "-Os"] {
-        let flags = ["--target=aarch64-linux-gnu", level];
-        let name = format!("arm{level}");
-        sum.add(clang(&folder, &corpus("corpus.c"), &name, &flags, &tools));
+        sum.add(clang(&folder, &corpus("corpus.c"), &flags[1..], &[flags]));
     }
     println!("all: {sum:?}");
     expect(sum, 98, 60);
@@ -403,12 +378,10 @@ fn further_sources_agree_with_llvm() {
     for (i, source) in std::env::split_paths(&sources).enumerate() {
         let name = format!("further{i}");
         let is_rust = source.extension().is_some_and(|e| e == "rs");
-        let arm = flags.iter().any(|f| f.contains("aarch64"));
-        let tools = if arm { Tools { cc: "aarch64-linux-gnu-gcc" } } else { NATIVE };
         sum.add(if is_rust {
             rustc(&folder, &source, &name, &flags)
         } else {
-            clang(&folder, &source, &name, &flags, &tools)
+            clang(&folder, &source, &name, &flags)
         });
     }
     println!("all: {sum:?}");
@@ -439,12 +412,8 @@ fn assembly_agrees_with_llvm() {
     let mut rows = String::new();
     for group in groups {
         let name = group.file_name().unwrap_or_default().to_string_lossy();
-        let tools = match name.ends_with("AArch64") {
-            true => Tools { cc: "aarch64-linux-gnu-gcc" },
-            false => NATIVE,
-        };
         println!("{name}");
-        let score = oracle(&folder, "group", &assembly_files(&group), &tools);
+        let score = oracle(&folder, "group", &assembly_files(&group));
         let _ = writeln!(rows, "{}", score.row(&name));
         sum.add(score);
     }

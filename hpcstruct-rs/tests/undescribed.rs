@@ -4,7 +4,6 @@
 use crate::common::{Folder, procedure_name, whole};
 use hpcstruct_rs::Structure;
 use std::collections::BTreeMap;
-use std::process::Command;
 
 /// Assembles `source`, strips the result with `flags`, and gives the bytes of each procedure, by name.
 fn bytes_of(test: &str, source: &str, flags: &[&str]) -> (Structure, BTreeMap<String, u64>) {
@@ -165,34 +164,6 @@ int tail(int x) { return inner(x * 3); }
 int pointers(int (*f)(int), int x) { return f(x) + f(x + 1); }
 int many(int x) { if (x & 1) return 1; while (x > 9) { if (x == 50) return 3; x = x / 2; } return x; }
 "#;
-
-#[test]
-fn functions_of_aarch64_are_found_without_symbols() {
-    let folder = Folder::new("undescribed-aarch64");
-    folder.write("shapes.c", C);
-    let flags = ["--target=aarch64-linux-gnu", "-fuse-ld=lld", "-nostdlib", "-shared", "-fPIC"];
-    let rest = ["-O2", "-fno-asynchronous-unwind-tables", "-falign-functions=16"];
-    let built = Command::new("clang")
-        .args([&flags[..], &rest, &["shapes.c", "-o", "p.so"]].concat())
-        .current_dir(&folder.0)
-        .output();
-    if !built.is_ok_and(|built| built.status.success()) {
-        println!("SKIPPED: no clang and lld for AArch64");
-        return;
-    }
-    let count = || whole(&folder.0.join("p.so")).procedures.len();
-    let truth = count();
-    let strip = |name: &&str| {
-        let done = Command::new(name).args(["-s", "p.so"]).current_dir(&folder.0).output();
-        done.is_ok_and(|done| done.status.success())
-    };
-    if !["llvm-strip", "llvm-strip-14"].iter().any(strip) {
-        println!("SKIPPED: no llvm-strip");
-        return;
-    }
-    assert_eq!(count(), truth);
-    assert!(truth >= 7);
-}
 
 /// Debug information by hand. The unit has `f` alone; the line of the padding behind it goes on.
 const NEIGHBOUR: &str = "

@@ -7,7 +7,7 @@ use hpc_formats::critical_path::CriticalPath;
 use hpc_formats::process::Process;
 use hpc_formats::profile::{MAX_METRICS, Profile, Record, VALUES_PER_RECORD};
 use hpc_formats::structure::Structure;
-use hpcstruct_rs::code::{Architecture, loops_of_bytes};
+use hpcstruct_rs::code::loops_of_bytes;
 use hpcstruct_rs::{Options, analyse_bytes};
 
 /// A thread's profile: every record that is handed out has its parent before it, and every value a metric.
@@ -74,7 +74,7 @@ pub fn debug_information(data: &[u8]) {
     assert_structure(&structure);
 }
 
-/// Machine code, of either instruction set, at an address that the first byte chooses.
+/// Machine code, at an address that the first byte chooses.
 pub fn code(data: &[u8]) {
     let base = match data.first() {
         Some(0) => 0,
@@ -82,19 +82,17 @@ pub fn code(data: &[u8]) {
         _ => 0x40_1000,
     };
     let end = base + data.len() as u64;
-    for architecture in [Architecture::X86_64, Architecture::AArch64] {
-        let found = loops_of_bytes(architecture, base, data);
-        for (index, one) in found.loops.iter().enumerate() {
-            assert!(one.parent.is_none_or(|parent| (parent as usize) < index));
-            assert!((base..end).contains(&one.header));
-        }
-        let mut after = base;
-        for region in &found.regions {
-            assert!(region.range.start >= after && region.range.end <= end);
-            assert!(region.range.start < region.range.end, "sorted regions");
-            assert!((region.inner as usize) < found.loops.len());
-            after = region.range.end;
-        }
+    let found = loops_of_bytes(base, data);
+    for (index, one) in found.loops.iter().enumerate() {
+        assert!(one.parent.is_none_or(|parent| (parent as usize) < index));
+        assert!((base..end).contains(&one.header));
+    }
+    let mut after = base;
+    for region in &found.regions {
+        assert!(region.range.start >= after && region.range.end <= end);
+        assert!(region.range.start < region.range.end, "sorted regions");
+        assert!((region.inner as usize) < found.loops.len());
+        after = region.range.end;
     }
 }
 

@@ -195,7 +195,7 @@ fn fetch(place: &Path) -> Result<PathBuf, String> {
     Ok(place.join("sources"))
 }
 
-/// One library at all levels, whole (linked as bitcode), and for AArch64.
+/// One library at all levels, and whole (linked as bitcode).
 fn of_library(library: &Library, sources: &Path, assembly: &Path) -> Result<(), String> {
     let package = entries(sources)?.into_iter().find(|p| {
         let name = p.file_name().unwrap_or_default().to_string_lossy();
@@ -217,14 +217,7 @@ fn of_library(library: &Library, sources: &Path, assembly: &Path) -> Result<(), 
         let group = assembly.join(format!("{} -O{level}", library.name));
         compile_all(&files, &flags, &[&format!("-O{level}"), "-S"], "s", &group)?;
     }
-    whole_program(library.name, &files, &flags, assembly)?;
-    // C++ needs headers of the target's library.
-    if runs("aarch64-linux-gnu-gcc") && library.only.is_none() {
-        let group = assembly.join(format!("{} -O2 AArch64", library.name));
-        let target = ["-O2", "-S", "--target=aarch64-linux-gnu"];
-        compile_all(&files, &flags, &target, "s", &group)?;
-    }
-    Ok(())
+    whole_program(library.name, &files, &flags, assembly)
 }
 
 /// Compiles each file into `group`.

@@ -24,25 +24,9 @@ pub(crate) use disasm::procedure_code::Layout;
 use disasm::procedure_code::{self as unit, Callee, Callees, Chunk, Code};
 use std::ops::Range;
 
-/// Instruction sets whose code can be read.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Architecture {
-    /// x86 in 64-bit mode.
-    X86_64,
-    /// Arm in 64-bit state, little-endian.
-    AArch64,
-}
-
-impl Architecture {
-    /// Of an ELF file; `None` when its code cannot be read.
-    pub(crate) fn of(file: &object::File<'_>) -> Option<Architecture> {
-        use object::Object as _;
-        match file.architecture() {
-            object::Architecture::X86_64 => Some(Architecture::X86_64),
-            object::Architecture::Aarch64 => Some(Architecture::AArch64),
-            _ => None,
-        }
-    }
+/// Whether the code of an ELF file can be read.
+pub(crate) fn is_readable(file: &object::File<'_>) -> bool {
+    object::Object::architecture(file) == object::Architecture::X86_64
 }
 
 /// Whether a section of this name holds linkage stubs.
@@ -95,18 +79,17 @@ impl ProcedureLoops {
 }
 
 /// Finds the loops in the bytes of one procedure that is entered at its first byte, `address`.
-pub fn loops_of_bytes(architecture: Architecture, address: u64, bytes: &[u8]) -> ProcedureLoops {
+pub fn loops_of_bytes(address: u64, bytes: &[u8]) -> ProcedureLoops {
     let memory = LoadedImage::of_bytes(address, bytes);
     let end = address.checked_add(bytes.len() as u64);
     let layout = end.and_then(|end| Layout::new(std::iter::once(address..end).collect(), 0));
-    let program = Program::new(architecture, &memory, layout.into_iter().collect());
+    let program = Program::new(&memory, layout.into_iter().collect());
     program.find_all().pop().unwrap_or_default()
 }
 
 /// The code of a module, cut into procedures.
 #[derive(Debug)]
 pub(crate) struct Program<'a, 'd> {
-    pub(crate) architecture: Architecture,
     pub(crate) memory: &'a LoadedImage<'d>,
     /// Ranges of linkage stubs (`.plt`), sorted.
     pub(crate) stubs: &'a [Range<u64>],
@@ -144,13 +127,8 @@ const JOB_BYTES: u64 = 1 << 17;
 
 impl<'a, 'd> Program<'a, 'd> {
     /// Of procedures about which nothing else is known.
-    pub(crate) fn new(
-        architecture: Architecture,
-        memory: &'a LoadedImage<'d>,
-        wanted: Vec<Layout>,
-    ) -> Self {
+    pub(crate) fn new(memory: &'a LoadedImage<'d>, wanted: Vec<Layout>) -> Self {
         Program {
-            architecture,
             memory,
             stubs: &[],
             handlers: &[],
@@ -348,11 +326,7 @@ impl Analysis<'_, '_> {
     fn translate(&self, units: impl Iterator<Item = usize>, scratch: &mut unit::Scratch) -> Chunk {
         let mut chunk = Chunk::default();
         let program = self.program;
-        let source = unit::Source {
-            architecture: program.architecture,
-            memory: program.memory,
-            handlers: program.handlers,
-        };
+        let source = unit::Source { memory: program.memory, handlers: program.handlers };
         for unit in units {
             let layout = &self.units[unit];
             unit::translate(source, layout, self, scratch, &mut chunk);
@@ -366,8 +340,7 @@ impl Analysis<'_, '_> {
         let stubs = self.program.stubs;
         let next = stubs.partition_point(|s| s.end <= address);
         stubs.get(next).filter(|s| s.start <= address)?;
-        let Program { architecture, memory, .. } = *self.program;
-        Some(disasm::stub(architecture, memory, address))
+        Some(disasm::stub(self.program.memory, address))
     }
 
     /// The procedure that is entered at an address.

@@ -11,7 +11,7 @@
 use super::disasm::control_transfer::{ControlTransfer, Decoded, Within};
 use super::disasm::loaded_image::LoadedImage;
 use super::disasm::{self, Scratch};
-use super::{Architecture, is_stub_section};
+use super::{is_readable, is_stub_section};
 use crate::base::parallel;
 use crate::input::image::Image;
 use crate::symbols::unwind_table::Unwind;
@@ -37,10 +37,10 @@ pub(crate) fn bound(
         let around = range_of(&described, symbol.start);
         symbol.bounds != Bounds::Label || around.is_none_or(|range| range.start == symbol.start)
     });
-    let Some(architecture) = Architecture::of(&image.file) else {
+    if !is_readable(&image.file) {
         return;
-    };
-    let code = Reader { architecture, memory };
+    }
+    let code = Reader { memory };
     let open = undescribed(image, &described, &code);
     if open.is_empty() {
         return;
@@ -121,7 +121,6 @@ struct Entries {
 /// Reads the code of a module.
 #[derive(Clone, Copy)]
 struct Reader<'a, 'd> {
-    architecture: Architecture,
     memory: &'a LoadedImage<'d>,
 }
 
@@ -130,7 +129,7 @@ impl Reader<'_, '_> {
     fn without_padding(&self, range: Range<u64>) -> Option<Range<u64>> {
         let bytes = self.memory.bytes(range.start)?;
         let size = usize::try_from(range.end - range.start).ok()?;
-        let skipped = disasm::padding(self.architecture, bytes.get(..size).unwrap_or(bytes));
+        let skipped = disasm::padding(bytes.get(..size).unwrap_or(bytes));
         let start = range.start + skipped as u64;
         (start < range.end).then_some(start..range.end)
     }
@@ -177,7 +176,8 @@ impl Reader<'_, '_> {
         let size = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
         let all = self.memory.bytes(range.start).unwrap_or(&[]);
         let bytes = all.get(..size).unwrap_or(all);
-        disasm::decode(self.architecture, self.memory, (bytes, all, range.start), within, scratch);
+        let code = disasm::Range { bytes, all, address: range.start };
+        disasm::decode(code, self.memory, within, scratch);
     }
 
     /// The procedures in `open`, in order. `named` are the symbols there.

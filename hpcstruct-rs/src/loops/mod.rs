@@ -9,7 +9,7 @@ pub(crate) mod place;
 
 use crate::base::parallel;
 use crate::code::disasm::loaded_image::LoadedImage;
-use crate::code::{self, Architecture, Call, Findings, Layout, ProcedureLoops, Program};
+use crate::code::{self, Call, Findings, Layout, ProcedureLoops, Program};
 use crate::code_map::{ByProcedure, CodeMap};
 use crate::input::image::Image;
 use crate::names;
@@ -59,12 +59,10 @@ pub(crate) fn find(
     noted: &[bool],
     sources: &Sources<'_, '_>,
 ) -> Found {
-    let Some(architecture) = Architecture::of(&sources.image.file) else {
-        return Found {
-            note: Some("loops are found in x86-64 and AArch64 code only".to_owned()),
-            ..Found::default()
-        };
-    };
+    if !code::is_readable(&sources.image.file) {
+        let note = Some("loops are found in x86-64 code only".to_owned());
+        return Found { note, ..Found::default() };
+    }
     let stubs = stubs(sources.image);
     let layouts = layouts(code_map, by_procedure, &stubs, sources);
     let mut wanted = Vec::with_capacity(code_map.procedures.len());
@@ -83,7 +81,6 @@ pub(crate) fn find(
     let covered =
         if complete { None } else { Some(code_map.code_ranges.iter().map(|r| r.start..r.end)) };
     let program = Program {
-        architecture,
         memory: sources.memory,
         stubs: &stubs,
         handlers: &sources.unwind.handlers,
@@ -148,9 +145,9 @@ fn layouts(
 
 /// The loops of every procedure that a symbol or an unwind entry states.
 pub(crate) fn of_image(sources: &Sources<'_, '_>) -> Vec<ProcedureLoops> {
-    let Some(architecture) = Architecture::of(&sources.image.file) else {
+    if !code::is_readable(&sources.image.file) {
         return Vec::new();
-    };
+    }
     let stubs = stubs(sources.image);
     let ranges = others(std::iter::empty(), sources, &stubs);
     let layout = |range| Layout::new(std::iter::once(range).collect(), 0);
@@ -160,7 +157,7 @@ pub(crate) fn of_image(sources: &Sources<'_, '_>) -> Vec<ProcedureLoops> {
         handlers: &sources.unwind.handlers,
         named: named(sources.symbols),
         threads: sources.threads,
-        ..Program::new(architecture, sources.memory, wanted)
+        ..Program::new(sources.memory, wanted)
     };
     program.find_all()
 }

@@ -121,7 +121,7 @@ fn candidate<'d, 'f>(code: &Image<'_>, symbol: &object::Symbol<'d, 'f>) -> Optio
         return None;
     }
     let name = symbol.name_bytes().ok()?;
-    // Assembler-local labels and AArch64's mapping symbols name no procedure.
+    // Assembler-local labels and mapping symbols name no procedure.
     if name.is_empty() || name.starts_with(b".L") || name.starts_with(b"$") {
         return None;
     }

@@ -1,7 +1,6 @@
-//! What both decoders report: the instructions that change the flow of control.
+//! What the decoder reports: the instructions that change the flow of control.
 //!
-//! [`super::x86`] and [`super::aarch64`] append [`Transfer`]s sorted by address; everything between
-//! two of them falls through.
+//! [`super::x86`] appends [`Transfer`]s sorted by address; everything between two of them falls through.
 
 use super::loaded_image::LoadedImage;
 use std::ops::Range;
@@ -86,16 +85,8 @@ const MAX_TABLE: u64 = 1 << 16;
 pub(crate) enum Entry {
     /// Addresses of eight bytes, relocated where the module is position-independent.
     Absolute,
-    /// A number of `bytes` bytes, times `1 << shift`, added to `base`.
-    Relative {
-        /// What is added.
-        base: u64,
-        /// 1, 2, 4 or 8.
-        bytes: u8,
-        shift: u8,
-        /// Whether the number has a sign.
-        signed: bool,
-    },
+    /// A signed number of `bytes` bytes, 4 or 8, added to `base`.
+    Relative { base: u64, bytes: u8 },
 }
 
 impl Entry {
@@ -109,11 +100,10 @@ impl Entry {
     fn target(self, memory: &LoadedImage<'_>, address: u64) -> Option<u64> {
         match self {
             Entry::Absolute => memory.pointer(address),
-            Entry::Relative { base, bytes, shift, signed } => {
+            Entry::Relative { base, bytes } => {
                 let raw = memory.number(address, bytes)?;
                 let unused = 64 - 8 * u32::from(bytes);
-                let value = if signed { ((raw << unused) as i64 >> unused) as u64 } else { raw };
-                Some(base.wrapping_add(value << shift))
+                Some(base.wrapping_add(((raw << unused) as i64 >> unused) as u64))
             }
         }
     }

@@ -7,7 +7,6 @@
 use super::control_transfer::{ControlTransfer, Within};
 use super::loaded_image::LoadedImage;
 use super::lsda;
-use crate::code::Architecture;
 use crate::symbols::unwind_table::Handler;
 use std::ops::Range;
 
@@ -211,7 +210,6 @@ pub(crate) struct Scratch {
 /// What code is read from.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Source<'a, 'd> {
-    pub(crate) architecture: Architecture,
     pub(crate) memory: &'a LoadedImage<'d>,
     /// Code with exception handlers, sorted, not overlapping.
     pub(crate) handlers: &'a [Handler],
@@ -225,7 +223,7 @@ pub(crate) fn translate(
     scratch: &mut Scratch,
     code: &mut Chunk,
 ) {
-    let Source { architecture, memory, handlers } = source;
+    let Source { memory, handlers } = source;
     let (first_step, first_target) = (code.steps.len(), code.targets.len());
     let first_table = code.tables.len();
     for (range, base) in layout.ranges.iter().zip(layout.offsets()) {
@@ -234,7 +232,8 @@ pub(crate) fn translate(
         let bytes = &all[..all.len().min(length)];
         let decoded = &mut scratch.code;
         let within = Within(&layout.ranges);
-        super::decode(architecture, memory, (bytes, all, range.start), within, decoded);
+        let range_of_code = super::Range { bytes, all, address: range.start };
+        super::decode(range_of_code, memory, within, decoded);
         let decoded = &decoded.decoded;
         lsda::read(memory, handlers, range, &mut scratch.sites);
         let mut sites = scratch.sites.iter().peekable();

@@ -202,7 +202,7 @@ fn flow(instruction: &Instruction, stopped: bool) -> Option<ControlTransfer> {
 }
 
 /// Bytes at the start of `bytes` that are no-operations, traps or zeros.
-pub(super) fn padding(bytes: &[u8]) -> usize {
+pub(crate) fn padding(bytes: &[u8]) -> usize {
     let mut decoder = Decoder::new(64, bytes, DecoderOptions::NONE);
     let mut instruction = Instruction::default();
     loop {

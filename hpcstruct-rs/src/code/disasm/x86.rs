@@ -18,24 +18,26 @@ use std::cell::Cell;
 pub(crate) struct Scratch {
     swept: Swept,
     bases: Vec<u64>,
+    /// What the last [`decode`] found.
+    pub(crate) decoded: Decoded,
 }
 
 impl Scratch {
     /// Addresses that the code of the last range loads into registers.
-    pub(super) fn loaded(&self) -> impl Iterator<Item = u64> {
+    pub(crate) fn loaded(&self) -> impl Iterator<Item = u64> {
         self.swept.leas.iter().map(|lea| lea.address)
     }
 }
 
-/// Decodes the code of a range and appends the transfers of control.
+/// Decodes the code of a range; forgets what was before.
 pub(crate) fn decode(
     range: sweep::Range<'_>,
     memory: &LoadedImage<'_>,
     within: Within<'_>,
     scratch: &mut Scratch,
-    out: &mut Decoded,
 ) {
-    let Scratch { swept, bases } = scratch;
+    let Scratch { swept, bases, decoded: out } = scratch;
+    out.start(range.bytes.len());
     sweep::sweep(range, swept, out);
     if swept.pending.is_empty() {
         return;
@@ -249,11 +251,7 @@ fn writes(instruction: &Instruction, register: Register) -> bool {
 
 /// A table of signed distances from its own beginning, each `bytes` long.
 fn distances(address: u64, bytes: u8, count: Option<u64>) -> Table {
-    Table {
-        address,
-        entry: Entry::Relative { base: address, bytes, shift: 0, signed: true },
-        count,
-    }
+    Table { address, entry: Entry::Relative { base: address, bytes }, count }
 }
 
 /// The number of values that an index may have, where a comparison or a mask in `before` says so.
