@@ -44,6 +44,11 @@ fn alternate_stacks_are_the_programs_own() {
 }
 
 #[test]
+fn hooks_need_no_more_stack_than_libc() {
+    runs_as_alone("coroutines");
+}
+
+#[test]
 fn handlers_run_as_the_kernel_runs_them() {
     runs_as_alone("handlers");
 }

@@ -54,6 +54,39 @@ pub unsafe fn system_call(number: i64, arguments: [usize; 5]) -> isize {
     result
 }
 
+std::arch::global_asm!(
+    ".text",
+    ".p2align 4",
+    ".globl hpcrun_call_on_stack",
+    ".hidden hpcrun_call_on_stack",
+    ".type hpcrun_call_on_stack,@function",
+    "hpcrun_call_on_stack:",
+    ".cfi_startproc",
+    "push rbp",
+    ".cfi_def_cfa_offset 16",
+    ".cfi_offset rbp, -16",
+    "mov rbp, rsp",
+    ".cfi_def_cfa_register rbp",
+    "mov rsp, rdx",
+    "call rsi",
+    "leave",
+    ".cfi_def_cfa rsp, 8",
+    "ret",
+    ".cfi_endproc",
+    ".size hpcrun_call_on_stack, . - hpcrun_call_on_stack",
+);
+
+unsafe extern "C" {
+    /// Calls a function with its argument on the stack that ends at `top`, aligned to 16 bytes. The function
+    /// returns, and does not panic.
+    #[link_name = "hpcrun_call_on_stack"]
+    pub fn call_on_stack(
+        argument: *mut std::ffi::c_void,
+        function: unsafe extern "C" fn(*mut std::ffi::c_void),
+        top: usize,
+    );
+}
+
 /// One pointer per thread.
 ///
 /// One word of initial-exec thread-local storage. Its first use neither allocates nor calls a function, which

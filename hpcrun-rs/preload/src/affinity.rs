@@ -2,7 +2,8 @@
 //! no system call for this.
 
 use crate::real::{Real, function, real};
-use hpcrun_core::{session, threads};
+use hpcrun_core::session;
+use hpcrun_core::threads::{self, with_room};
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -12,7 +13,7 @@ static BOUND: AtomicBool = AtomicBool::new(false);
 /// A thread begins or has ended.
 pub(crate) fn threads_changed() {
     if BOUND.load(Ordering::Relaxed) {
-        session::affinity_changed(None);
+        with_room(|| session::affinity_changed(None));
     }
 }
 
@@ -22,7 +23,7 @@ pub(crate) fn bound(thread: libc::pid_t, result: c_int) {
         BOUND.store(true, Ordering::Relaxed);
         let thread = thread as u32;
         let is_own = thread == 0 || threads::live().any(|t| t.tid() == thread);
-        session::affinity_changed((!is_own).then_some(thread));
+        with_room(|| session::affinity_changed((!is_own).then_some(thread)));
     }
 }
 

@@ -5,7 +5,8 @@
 use crate::children::{Environment, Program, Strings, own_environment};
 use crate::masks::with_own_mask;
 use crate::real::{Real, function, real};
-use hpcrun_core::{session, threads};
+use hpcrun_core::session;
+use hpcrun_core::threads::{self, with_room};
 use std::ffi::{CStr, c_char, c_int, c_void};
 
 /// Runs `exec` with this thread's timer stopped. The timers of other threads end with the image.
@@ -18,12 +19,12 @@ unsafe fn exec(
     exec: impl FnOnce(Strings) -> c_int,
 ) -> c_int {
     // SAFETY: the caller's promise.
-    let environment = unsafe { Environment::of(program, environment) };
+    let environment = with_room(|| unsafe { Environment::of(program, environment) });
     // A vfork child runs on its parent's memory, so the state is not its own.
     let state = threads::current().filter(|t| t.is_own() && session::is_running());
     if let Some(state) = state {
         state.source.disarm();
-        session::note_exec();
+        with_room(session::note_exec);
     }
     let result = with_own_mask(|| exec(environment.as_ptr()));
     if let Some(state) = state {
@@ -143,7 +144,8 @@ macro_rules! interpose_spawn {
             // SAFETY: the caller's own strings; libc's function of this name and signature, with its
             // arguments.
             unsafe {
-                let environment = Environment::of($program(text(file)), environment);
+                let program = $program(text(file));
+                let environment = with_room(|| Environment::of(program, environment));
                 let list = environment.as_ptr();
                 with_own_mask(|| {
                     function::<Spawn>(&REAL)(pid, file, actions, attributes, argv, list)

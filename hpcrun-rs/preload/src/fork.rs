@@ -3,6 +3,7 @@
 use crate::real::real;
 use crate::writer;
 use hpcrun_core::session;
+use hpcrun_core::threads::with_room;
 
 unsafe extern "C" {
     fn pthread_atfork(
@@ -35,6 +36,8 @@ pub unsafe extern "C" fn _Fork() -> libc::pid_t {
 }
 
 unsafe extern "C" fn in_child() {
-    session::continue_in_child();
-    writer::start();
+    with_room(|| {
+        session::continue_in_child();
+        writer::start();
+    });
 }

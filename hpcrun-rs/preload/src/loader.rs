@@ -5,6 +5,7 @@
 
 use crate::real::real;
 use hpcrun_core::session;
+use hpcrun_core::threads::with_room;
 use hpcrun_core::unwind::loadmap;
 use std::ffi::{c_int, c_void};
 
@@ -21,13 +22,15 @@ pub unsafe extern "C" fn dlclose(handle: *mut c_void) -> c_int {
         return unsafe { real(handle) };
     }
     // Writes the modules that samples refer to, and copies those without a file, while they are mapped.
-    session::refresh_loadmap();
-    session::keep_modules();
-    session::begin_unload();
-    crate::openmp::forget();
+    with_room(|| {
+        session::refresh_loadmap();
+        session::keep_modules();
+        session::begin_unload();
+        crate::openmp::forget();
+    });
     // SAFETY: as above.
     let result = unsafe { real(handle) };
-    session::refresh_loadmap();
+    with_room(session::refresh_loadmap);
     loadmap::end_unload();
     result
 }

@@ -3,6 +3,7 @@
 
 use crate::real::real;
 use hpcrun_core::session;
+use hpcrun_core::threads::with_room;
 use std::ffi::c_int;
 use std::os::unix::fs::{MetadataExt, lchown};
 
@@ -44,7 +45,7 @@ macro_rules! interpose {
         /// As for libc's function.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name($($argument: libc::uid_t),*) -> c_int {
-            before($user);
+            with_room(|| before($user));
             // SAFETY: libc's own function, same arguments.
             unsafe { interpose!(@real $symbol, $($argument),*) }
         }

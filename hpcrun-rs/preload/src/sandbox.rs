@@ -2,8 +2,10 @@
 
 use crate::heap;
 use crate::real::real;
+use crate::start;
 use hpcrun_core::sandbox::{self, Instruction, Refused};
 use hpcrun_core::session;
+use hpcrun_core::threads::with_room;
 use std::ffi::{c_int, c_long, c_ulong};
 use std::slice;
 
@@ -31,7 +33,7 @@ unsafe fn enter(mode: c_ulong, filter: *const Filter) -> Option<Refused> {
     match mode {
         SECCOMP_SET_MODE_STRICT => {
             // Strict mode has no time-stamp counter, which every reading of a clock needs.
-            session::stop("sandbox that refuses samples");
+            start::stop("sandbox that refuses samples");
             Some(sandbox::enter(&[]))
         }
         SECCOMP_SET_MODE_FILTER => {
@@ -43,7 +45,7 @@ unsafe fn enter(mode: c_ulong, filter: *const Filter) -> Option<Refused> {
             }
             // SAFETY: as above.
             let list = unsafe { slice::from_raw_parts(filter.instructions, length) };
-            Some(session::enter_sandbox(list))
+            Some(with_room(|| session::enter_sandbox(list)))
         }
         _ => None,
     }
@@ -69,7 +71,7 @@ pub(crate) unsafe fn entering(
 
 /// Makes a call after which the program may not reach the measurement directory any more.
 pub(crate) fn leaving_files(call: impl FnOnce() -> c_long) -> c_long {
-    session::prepare_for_refusals();
+    with_room(session::prepare_for_refusals);
     call()
 }
 

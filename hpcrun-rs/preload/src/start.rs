@@ -7,6 +7,7 @@ use hpc_formats::process::text_of;
 use hpcrun_core::config::Config;
 use hpcrun_core::logical::agents;
 use hpcrun_core::session::{self, Libc};
+use hpcrun_core::threads::with_room;
 use std::ffi::{CStr, c_int, c_void};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -98,8 +99,13 @@ unsafe extern "C" {
     ) -> c_int;
 }
 
+/// Ends the measurement.
+pub(crate) fn stop(reason: &str) {
+    with_room(|| session::stop(reason));
+}
+
 unsafe extern "C" fn at_exit(_: *mut c_void) {
-    session::stop("exit");
+    stop("exit");
 }
 
 /// Interposed: ends the process without exit functions.
@@ -108,7 +114,7 @@ unsafe extern "C" fn at_exit(_: *mut c_void) {
 /// As for libc's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn _exit(status: c_int) -> ! {
-    session::stop("_exit");
+    stop("_exit");
     // SAFETY: libc's own function, same argument.
     unsafe { real!(c"_exit": fn(c_int) -> !)(status) }
 }
@@ -119,7 +125,7 @@ pub unsafe extern "C" fn _exit(status: c_int) -> ! {
 /// As for libc's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn _Exit(status: c_int) -> ! {
-    session::stop("_exit");
+    stop("_exit");
     // SAFETY: libc's own function, same argument.
     unsafe { real!(c"_Exit": fn(c_int) -> !)(status) }
 }

@@ -5,7 +5,7 @@ use crate::real::real;
 use crate::start;
 use crate::thread_life::{Start, StartRoutine, hpcrun_thread_start, take_back};
 use hpcrun_core::session;
-use hpcrun_core::threads;
+use hpcrun_core::threads::{self, with_room};
 use hpcrun_core::unwind::Registers;
 use std::ffi::{c_int, c_void};
 use std::ptr;
@@ -47,8 +47,11 @@ unsafe fn create(
         // SAFETY: libc's own function, same arguments.
         return unsafe { real(thread, attributes, routine, argument) };
     }
-    session::refresh_if_outdated();
-    let start = Start::new(routine, argument, context(Registers::here()));
+    let registers = Registers::here();
+    let start = with_room(|| {
+        session::refresh_if_outdated();
+        Start::new(routine, argument, context(registers))
+    });
     // SAFETY: `enter` takes ownership of `start` in the new thread; if there is none, we take it back here.
     unsafe {
         (*start).strand = events::tell(Place::CONTEXT, |tracked, at| tracked.thread.copy(at));
@@ -187,7 +190,8 @@ pub unsafe extern "C" fn clone(
     }
     // SAFETY: both types return a word; libc reads the part that the routine's type has.
     let as_start: StartRoutine = unsafe { std::mem::transmute(routine) };
-    let start = Start::new(as_start, argument, context(Registers::here()));
+    let registers = Registers::here();
+    let start = with_room(|| Start::new(as_start, argument, context(registers)));
     // SAFETY: `cloned` takes ownership of `start` in the new thread; if there is none, we take it back here.
     unsafe {
         (*start).stack = Some(session::mapping_below(stack as u64));

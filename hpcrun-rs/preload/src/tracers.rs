@@ -1,7 +1,7 @@
 //! Tracers: each sample would stop a process that another program traces, so it has none. The report says so.
 
 use crate::real::real;
-use hpcrun_core::session;
+use crate::start;
 use std::ffi::{c_int, c_long, c_void};
 
 /// Why the measurement ends; the analyser knows the text.
@@ -14,7 +14,7 @@ pub(crate) fn end_if_traced() -> bool {
     let tracer = status.split(|b| *b == b'\n').find_map(|line| line.strip_prefix(b"TracerPid:\t"));
     let is_traced = tracer.is_some_and(|tracer| tracer != b"0");
     if is_traced {
-        session::stop(REASON);
+        start::stop(REASON);
     }
     is_traced
 }
@@ -22,7 +22,7 @@ pub(crate) fn end_if_traced() -> bool {
 /// Ends the measurement if a request of `ptrace` makes this process be traced.
 pub(crate) fn before_request(request: c_long) {
     if request == libc::PTRACE_TRACEME as c_long {
-        session::stop(REASON);
+        start::stop(REASON);
     }
 }
 

@@ -12,9 +12,10 @@ use crate::events::{self, join, waiting};
 use crate::masks;
 use crate::real::{Real, real};
 use crate::sandbox;
+use crate::start;
 use crate::tracers;
 use hpcrun_core::futex_locks::FutexWait;
-use hpcrun_core::{session, threads};
+use hpcrun_core::threads;
 use std::ffi::{c_int, c_long, c_uint, c_void};
 
 /// Interposes functions that wait: `$how` runs libc's function, and is told the argument in brackets.
@@ -191,7 +192,7 @@ pub unsafe extern "C" fn syscall(
             descriptors::close_all(a as c_uint, b as c_uint, c as c_int).into()
         },
         libc::SYS_exit_group => {
-            session::stop("_exit");
+            start::stop("_exit");
             call()
         }
         _ => call(),

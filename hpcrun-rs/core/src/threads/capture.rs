@@ -3,7 +3,7 @@
 //!
 //! Async-signal-safe: a sample may arrive at any point.
 
-use super::{Busy, ThreadState};
+use super::{Busy, ThreadState, with_room};
 use crate::image::{self, Image};
 use crate::sinks::{Node, Verdict};
 use crate::unwind::Registers;
@@ -12,7 +12,8 @@ impl ThreadState {
     /// Captures the calling thread's current path; see [`hpcrun_abi::ProfilerTable`]. Samples that arrive
     /// meanwhile are added to that path.
     pub fn capture(&self, registers: Registers) -> Option<(u32, u32)> {
-        let Node { profile, record } = self.capture_and(&registers, |_, node| node)?;
+        let node = with_room(|| self.capture_and(&registers, |_, node| node));
+        let Node { profile, record } = node?;
         self.path.capture(profile, record);
         Some((self.ordinal(), record))
     }
@@ -27,7 +28,7 @@ impl ThreadState {
     ) -> bool {
         let Some(position) = image::current().and_then(metric) else { return false };
         let charge = |busy: &mut Busy<'_>, node| busy.add_value(node, position, amount);
-        self.capture_and(&registers, charge).unwrap_or(false)
+        with_room(|| self.capture_and(&registers, charge)).unwrap_or(false)
     }
 
     /// Captures the current path, and calls `act` with its node.

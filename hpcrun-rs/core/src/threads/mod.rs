@@ -14,7 +14,7 @@
 //! | `calls` | calls of a message-passing library |
 //! | `locking` | the lock that the thread waits for |
 //! | `end`, `fork` | completes a profile; resets states in a forked child |
-//! | `cpu_clock`, `signal_stack` | the thread's CPU clock and handler stack |
+//! | `cpu_clock`, `own_stack` | the thread's CPU clock; the stacks of its handler and hooks |
 //!
 //! Async-signal-safe: [`current`], and the methods of [`ThreadState`] that say so.
 
@@ -26,8 +26,8 @@ mod end;
 mod fork;
 mod lifecycle;
 mod locking;
+mod own_stack;
 mod registry;
-mod signal_stack;
 mod take;
 mod tasking;
 mod tracking;
@@ -36,6 +36,7 @@ mod working;
 pub use busy::Busy;
 pub use end::{FOREIGN_NS, UNSAMPLED_NS, forget_run_delays, run_delays};
 pub(crate) use lifecycle::wait_until;
+pub use own_stack::with_room;
 pub use registry::{
     acquire, all, begin, begin_unnamed, by_cookie, count, live, quiescent, release,
     wait_until_quiescent,
@@ -56,7 +57,7 @@ use crate::unwind::stack::StackSlot;
 use cpu_clock::CpuClock;
 use hpc_formats::loss::LossCause;
 use lifecycle::Lifecycle;
-use signal_stack::SignalStack;
+use own_stack::{OwnStack, Spare};
 use std::cell::{Cell, UnsafeCell};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use working::Working;
@@ -92,7 +93,9 @@ pub struct ThreadState {
     tid: AtomicU32,
     cpu: CpuClock,
     /// The stack that the handler runs on.
-    pub signal_stack: SignalStack,
+    pub signal_stack: OwnStack,
+    /// The stack that its hooks run on if its own is small.
+    spare_stack: Spare,
     /// Timer or perf event.
     pub source: Source,
     recorder: UnsafeCell<Recorder>,

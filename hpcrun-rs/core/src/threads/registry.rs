@@ -3,7 +3,7 @@
 use super::calls::Call;
 use super::cpu_clock::CpuClock;
 use super::lifecycle::{Lifecycle, Phase, has_free, wait_until};
-use super::signal_stack::SignalStack;
+use super::own_stack::{OwnStack, Spare};
 use super::working::Working;
 use super::{Deferred, Recorder, ThreadPath, ThreadState};
 use crate::arch::thread_slot;
@@ -129,7 +129,8 @@ fn allocate() -> Option<&'static ThreadState> {
         thread: AtomicU32::new(0),
         tid: AtomicU32::new(0),
         cpu: CpuClock::new(),
-        signal_stack: SignalStack::map()?,
+        signal_stack: OwnStack::map()?,
+        spare_stack: Spare::default(),
         source: Source::new(),
         recorder: UnsafeCell::new(Recorder::new()?),
         lock_wait: Cell::new(None),

@@ -253,6 +253,13 @@ impl StackSlot {
         self.high.store(high, Ordering::Release);
     }
 
+    /// Whether the stack holds `sp`, with so many bytes below it.
+    #[inline]
+    pub fn has_room(&self, sp: u64, bytes: u64) -> bool {
+        let (low, high) = (self.low.load(Ordering::Relaxed), self.high.load(Ordering::Relaxed));
+        sp <= high && sp >= low.saturating_add(bytes)
+    }
+
     /// Marks this stack as the one that the program starts on.
     pub fn set_main(&self) {
         self.is_main.store(true, Ordering::Relaxed);
