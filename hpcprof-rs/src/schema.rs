@@ -8,7 +8,7 @@ use crate::model::metrics::{IDLENESS, OVERHEAD, WORK};
 /// `PRAGMA application_id`: "HPCR".
 pub const APPLICATION_ID: i64 = 0x4850_4352;
 /// `PRAGMA user_version`.
-pub const VERSION: i64 = 6;
+pub const VERSION: i64 = 7;
 /// The catalogue within a database directory.
 pub const FILE_NAME: &str = "database.sqlite";
 /// Folder of what is known of each run, as Parquet.
@@ -64,7 +64,7 @@ CREATE TABLE procedure(
     file INTEGER REFERENCES file, line INTEGER, origin TEXT NOT NULL);
 CREATE TABLE region(
     id INTEGER PRIMARY KEY, name TEXT NOT NULL, module INTEGER REFERENCES module,
-    file INTEGER REFERENCES file, line INTEGER, origin TEXT NOT NULL);
+    file INTEGER REFERENCES file, line INTEGER, origin TEXT NOT NULL, position INTEGER NOT NULL);
 CREATE TABLE parallel_loop(
     id INTEGER PRIMARY KEY, name TEXT NOT NULL, quoted INTEGER NOT NULL,
     entry INTEGER NOT NULL REFERENCES procedure, file INTEGER REFERENCES file, line INTEGER,

@@ -11,6 +11,7 @@ mod exports;
 mod expressions;
 mod first_screen;
 mod golden;
+mod keys;
 mod lazy;
 mod missing;
 mod parallel_loops;

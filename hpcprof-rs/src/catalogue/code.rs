@@ -16,8 +16,9 @@ pub(super) fn read(connection: &Connection) -> Result<Code> {
         Ok(Module { path: row.get(1)?, build_id: row.get(2)?, analysed: row.get(3)? })
     })?;
     let (file, module) = (References::to(&files), References::to(&modules));
-    let read = |table: &str| {
-        let sql = format!("SELECT id, name, module, origin, file, line FROM {table} ORDER BY id");
+    let read = |table: &str, position: &str| {
+        let columns = format!("id, name, module, origin, file, line, {position}");
+        let sql = format!("SELECT {columns} FROM {table} ORDER BY id");
         rows(connection, &sql, 1, |row| {
             let origin: String = row.get(3)?;
             Ok(Procedure {
@@ -25,13 +26,14 @@ pub(super) fn read(connection: &Connection) -> Result<Code> {
                 module: module.optional(row.get(2)?)?,
                 declared: file.location(row, 4)?,
                 origin: Origin::from_name(&origin).ok_or_else(|| inconsistent("an origin"))?,
+                position: row.get(6)?,
             })
         })
     };
-    let mut procedures = read("procedure")?;
+    let mut procedures = read("procedure", "0")?;
     let procedure_count = procedures.len();
     let loops = read_loops(connection, References::to(&procedures), file)?;
-    procedures.extend(read("region")?);
+    procedures.extend(read("region", "position")?);
     Ok(Code { files, modules, procedures, procedure_count, loops })
 }
 

@@ -25,6 +25,8 @@ pub struct Procedure {
     pub declared: Option<SourceLocation>,
     /// Whose code it is.
     pub origin: Origin,
+    /// Position of a loop among those of its procedure, sampled or not; else 0.
+    pub position: u32,
 }
 
 /// What was counted at the places where a loop's tasks are split, over all contexts and threads.

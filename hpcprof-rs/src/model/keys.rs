@@ -1,9 +1,9 @@
 //! Stable keys: what tells a context or a run apart in every database, whatever the build or the machine.
 
-use crate::model::code::{Code, Procedure};
-use crate::model::hash::{FastMap, FastSet};
-use crate::model::symbols::{Kind, base_name};
+use crate::model::code::Code;
+use crate::model::symbols::Kind;
 use crate::model::tree::TreeNode;
+use hpc_formats::structure::Origin;
 
 /// The 64-bit FNV-1a hash, which is the same in every version and on every machine.
 #[derive(Clone, Copy, Debug)]
@@ -23,57 +23,46 @@ impl StableHash {
     }
 }
 
-/// The keys of all contexts of a tree (MODEL.md: a context has a stable key): a hash of the path of qualified
-/// names with their files, without lines. Loops count within their parent, in the order of the tree.
+/// The keys of all contexts of a tree (FORMATS.md: order and keys).
+///
+/// A key is a hash of the path of the user's procedures and of the context's own name. What a compiler, a
+/// library or a change elsewhere decides has no part in it: lines, files, frames of the system and of
+/// runtimes further out, loops around a call. A loop counts by its position in its procedure, sampled or
+/// not. Contexts that differ in nothing else have one key.
 pub fn contexts(nodes: impl ExactSizeIterator<Item = TreeNode>, code: &Code) -> Vec<i64> {
-    let own: Vec<u64> = code.procedures.iter().map(|p| procedure(p, code)).collect();
-    let mut keys: Vec<i64> = Vec::with_capacity(nodes.len());
-    // Siblings with the same name have the same key at first: how many more there are.
-    let mut known: FastSet<u64> = FastSet::default();
-    let mut twins: FastMap<u64, u64> = FastMap::default();
+    let names =
+        code.procedures.iter().map(|p| StableHash::default().with(plain(&p.name).as_bytes()));
+    let names: Vec<StableHash> = names.collect();
+    // By context: its key, and that of the nearest procedure of the user's at or around it.
+    let mut keys: Vec<(i64, u64)> = Vec::with_capacity(nodes.len());
     for node in nodes {
-        let above = node.parent.map_or(0, |p| keys[p as usize]);
-        if node.kind == Kind::Line {
-            keys.push(above);
-            continue;
-        }
-        let name = match (node.kind, node.parallel_loop) {
-            (Kind::Loop, _) => StableHash::default().with(b"loop").0,
-            (Kind::ParallelLoop, Some(index)) => {
-                StableHash::default().with(code.parallel_loop(index).name.as_bytes()).0
+        let (above, path) = node.parent.map_or((0, 0), |p| keys[p as usize]);
+        let row = code.procedure(node.procedure);
+        let is_user = row.origin == Origin::User;
+        let named = |name: StableHash| StableHash(path).with(&name.0.to_le_bytes()).0;
+        let own = match (node.kind, node.parallel_loop) {
+            (Kind::Line, _) => above as u64,
+            (Kind::Loop, _) => {
+                let around = if is_user { path } else { above as u64 };
+                StableHash(around).with(b"loop").with(&row.position.to_le_bytes()).0
             }
-            _ => own[node.procedure as usize],
+            (Kind::ParallelLoop, Some(index)) => {
+                named(StableHash::default().with(code.parallel_loop(index).name.as_bytes()))
+            }
+            _ => named(names[node.procedure as usize]),
         };
-        let key = StableHash(above as u64).with(&name.to_le_bytes());
-        let key = if known.insert(key.0) {
-            key
-        } else {
-            let twin = twins.entry(key.0).or_default();
-            *twin += 1;
-            key.with(&twin.to_le_bytes())
-        };
-        keys.push(key.0 as i64);
+        let is_code = !matches!(node.kind, Kind::Line | Kind::Loop | Kind::ParallelLoop);
+        keys.push((own as i64, if is_user && is_code { own } else { path }));
     }
-    keys
+    keys.into_iter().map(|(key, _)| key).collect()
 }
 
-fn procedure(procedure: &Procedure, code: &Code) -> u64 {
-    let file = procedure.declared.map_or("", |at| relative(code.file(at.file)));
-    let module = match procedure.declared {
-        Some(_) => "",
-        None => code.module_of(procedure).map_or("", base_name),
-    };
-    let hash = StableHash::default().with(procedure.name.as_bytes());
-    hash.with(file.as_bytes()).with(module.as_bytes()).0
-}
-
-/// A source file's path within its crate or package: from the last `src` on, else its last two components.
-fn relative(path: &str) -> &str {
-    if let Some(at) = path.rfind("/src/") {
-        return &path[at + 1..];
-    }
-    let mut slashes = path.rmatch_indices('/').map(|(at, _)| at);
-    slashes.nth(1).map_or(path, |at| &path[at + 1..])
+/// A procedure's name without what compilers and linkers add to that of a part or a copy of it.
+fn plain(name: &str) -> &str {
+    const MARKS: [&str; 7] =
+        ["@", ".cold", ".constprop.", ".isra.", ".llvm.", ".lto_priv.", ".part."];
+    let cuts = MARKS.iter().filter_map(|mark| name.find(mark));
+    cuts.filter(|at| *at > 0).min().map_or(name, |at| &name[..at])
 }
 
 #[cfg(test)]
@@ -81,15 +70,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_do_not_depend_on_where_a_package_lies() {
-        for (path, inner) in [
-            ("/users/a/.cargo/registry/src/index-1f/serde-1.0.1/src/de/mod.rs", "src/de/mod.rs"),
-            ("/somewhere/app/src/main.rs", "src/main.rs"),
-            ("/build/glibc-2.36/nptl/pthread_create.c", "nptl/pthread_create.c"),
-            ("main.c", "main.c"),
-            ("/main.c", "/main.c"),
+    fn a_copy_of_a_procedure_has_its_name() {
+        for (name, known) in [
+            ("scale.constprop.0.isra.0", "scale"),
+            ("pthread_create@@GLIBC_2.34", "pthread_create"),
+            ("app::main::{closure#0}", "app::main::{closure#0}"),
+            ("a::<&dyn b::C>.llvm.123", "a::<&dyn b::C>"),
+            ("@", "@"),
         ] {
-            assert_eq!(relative(path), inner);
+            assert_eq!(plain(name), known);
         }
     }
 

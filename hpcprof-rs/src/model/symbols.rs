@@ -72,6 +72,8 @@ pub struct Procedure {
     pub declared: Option<Line>,
     /// Whose code it is.
     pub origin: Origin,
+    /// Position of a loop among those of its procedure, sampled or not; else 0.
+    pub position: u32,
 }
 
 numbered! {
@@ -227,6 +229,7 @@ impl Symbols {
                 true => Origin::System,
                 false => Origin::User,
             },
+            position: 0,
         });
         let scope = FrameScope { kind: Kind::Procedure, procedure, call: None, column: 0 };
         Frame {

@@ -11,7 +11,7 @@ use crate::model::warnings::Warnings;
 use crate::passes::load_map::{SampledModule, SampledModules};
 use crate::sources::structures::StructureLibrary;
 use hpc_formats::structure::{
-    Origin, ProcedureId, ScopeKind, SourceLine, Span, StringId, Structure,
+    Origin, ProcedureId, Scope, ScopeKind, SourceLine, Span, StringId, Structure,
 };
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -116,11 +116,17 @@ enum Declaration {
     Several,
 }
 
+/// What loops are counted among: those of a procedure, or of a function that is inlined in it. Loops in the
+/// system's code are apart, and system code in a user's function is that function's.
+type Around = (ProcedureId, StringId, bool);
+
 /// Translates one module's structure.
 struct ModuleNames<'a> {
     structure: &'a Structure,
     module: ModuleIndex,
     declarations: HashMap<StringId, Declaration>,
+    /// Loops by their places.
+    loops: HashMap<Around, BTreeSet<(&'a str, u32)>>,
 }
 
 impl<'a> ModuleNames<'a> {
@@ -148,7 +154,46 @@ impl<'a> ModuleNames<'a> {
                 })
                 .or_insert(Declaration::Unique(line));
         }
-        ModuleNames { structure, module, declarations }
+        let mut names = ModuleNames { structure, module, declarations, loops: HashMap::new() };
+        for scope in structure.scopes.iter().filter(|s| s.kind == ScopeKind::Loop) {
+            if let (Some(key), true) = (names.around(scope), sampled.contains(&scope.procedure)) {
+                let place = names.place(scope);
+                names.loops.entry(key).or_default().insert(place);
+            }
+        }
+        names
+    }
+
+    /// Which loops a loop is counted among.
+    fn around(&self, own: &Scope) -> Option<Around> {
+        let structure = self.structure;
+        let is_system = own.origin == Origin::System;
+        let outer = |s: &&Scope| {
+            let parent = s.parent.and_then(|id| structure.scopes.get(id.0 as usize));
+            parent.filter(|p| p.parent < s.parent)
+        };
+        let mut around = std::iter::successors(Some(own), outer);
+        let is_counted =
+            |s: &&Scope| s.kind == ScopeKind::Inlined && (is_system || s.origin != Origin::System);
+        let name = match around.find(is_counted) {
+            Some(inlined) => inlined.name,
+            None => structure.procedures.get(own.procedure.0 as usize)?.name,
+        };
+        Some((own.procedure, name, is_system))
+    }
+
+    /// What loops are counted by: line, or without one their name, which has their addresses.
+    fn place(&self, own: &Scope) -> (&'a str, u32) {
+        match own.site {
+            Some(site) => (self.structure.string(site.file), site.line),
+            None => (self.structure.string(own.name), 0),
+        }
+    }
+
+    /// The position of a loop among those of its procedure, sampled or not.
+    fn position(&self, own: &Scope) -> u32 {
+        let known = self.around(own).and_then(|key| self.loops.get(&key));
+        known.map_or(0, |loops| loops.range(..self.place(own)).count() as u32)
     }
 
     /// `None` when the structure is not consistent.
@@ -159,9 +204,8 @@ impl<'a> ModuleNames<'a> {
         let mut scopes = vec![FrameScope {
             kind: Kind::Procedure,
             procedure: self.procedure(
-                procedure.name,
-                procedure.declared,
-                procedure.origin,
+                (procedure.name, procedure.declared, procedure.origin),
+                0,
                 symbols,
             ),
             call: None,
@@ -169,14 +213,15 @@ impl<'a> ModuleNames<'a> {
         }];
         for id in structure.scope_chain(span) {
             let scope = structure.scopes.get(id.0 as usize)?;
-            let (kind, declared) = match scope.kind {
-                ScopeKind::Inlined => (Kind::Inlined, scope.declared),
-                ScopeKind::Loop => (Kind::Loop, scope.site),
+            let (kind, declared, position) = match scope.kind {
+                ScopeKind::Inlined => (Kind::Inlined, scope.declared, 0),
+                ScopeKind::Loop => (Kind::Loop, scope.site, self.position(scope)),
             };
+            let own = (scope.name, declared, scope.origin);
             is_system &= scope.origin == Origin::System || kind == Kind::Loop;
             scopes.push(FrameScope {
                 kind,
-                procedure: self.procedure(scope.name, declared, scope.origin, symbols),
+                procedure: self.procedure(own, position, symbols),
                 call: self.line(scope.site, symbols),
                 column: structure.columns.of_scope(id).unwrap_or(0),
             });
@@ -193,9 +238,8 @@ impl<'a> ModuleNames<'a> {
 
     fn procedure(
         &self,
-        name: StringId,
-        declared: Option<SourceLine>,
-        origin: Origin,
+        (name, declared, origin): (StringId, Option<SourceLine>, Origin),
+        position: u32,
         symbols: &mut Symbols,
     ) -> ProcedureIndex {
         let declared = match self.declarations.get(&name) {
@@ -204,7 +248,8 @@ impl<'a> ModuleNames<'a> {
         };
         let declared = self.line(declared, symbols);
         let name = symbols.intern(self.structure.string(name));
-        symbols.add_procedure(Procedure { name, module: Some(self.module), declared, origin })
+        let module = Some(self.module);
+        symbols.add_procedure(Procedure { name, module, declared, origin, position })
     }
 
     fn line(&self, line: Option<SourceLine>, symbols: &mut Symbols) -> Option<Line> {

@@ -270,7 +270,8 @@ fn write_code(connection: &Connection, code: &Code) -> rusqlite::Result<()> {
         insert(connection, table, all, |rows, number, p| {
             let (file, line) = location(p.declared);
             let (module, origin) = (p.module.map(id), p.origin.name());
-            rows.add(params![number, p.name, module, file, line, origin])
+            let row = params![number, p.name, module, file, line, origin, p.position];
+            rows.add(if table == "region" { row } else { &row[..6] })
         })?;
     }
     Ok(())

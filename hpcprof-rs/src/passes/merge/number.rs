@@ -135,6 +135,7 @@ impl<'a> Names<'a> {
                 module: procedure.module.map(|m| module_of[m.0 as usize]),
                 declared: procedure.declared.map(|line| names.location(line)),
                 origin: procedure.origin,
+                position: procedure.position,
             }
         });
         let code = Code {
@@ -268,7 +269,7 @@ fn by_name(symbols: &Symbols, a: ProcedureIndex, b: ProcedureIndex) -> Ordering 
     let name = symbols.text(a.name).cmp(symbols.text(b.name));
     name.then_with(|| module(a.module).cmp(&module(b.module)))
         .then_with(|| line(a.declared).cmp(&line(b.declared)))
-        .then_with(|| a.origin.cmp(&b.origin))
+        .then_with(|| (a.origin, a.position).cmp(&(b.origin, b.position)))
 }
 
 /// The position of each parallel loop when they are sorted by name, place and entry.

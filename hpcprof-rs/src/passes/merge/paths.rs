@@ -489,7 +489,7 @@ pub fn add_partial_roots(symbols: &mut Symbols) {
 }
 
 fn partial_root(name: Text) -> Procedure {
-    Procedure { name, module: None, declared: None, origin: Origin::User }
+    Procedure { name, module: None, declared: None, origin: Origin::User, position: 0 }
 }
 
 /// The state right under the partial root of a cause.
