@@ -17,12 +17,13 @@
 //! | a table or a column of the catalogue | `schema`; `sinks/database` writes, `catalogue` reads |
 //! | a column of a Parquet file | `sinks/columns` writes, `catalogue/{contexts,thread_values}` read |
 //! | a metric | `model/metrics`; `passes/merge/shard` counts it |
-//! | which frames are folded | `views/fold`; `model/scaffolding` has the names |
+//! | which frames are folded | `views/fold` |
+//! | what a name says: a runtime, a library, a wait | `table.txt` of hpcstruct-rs's room `known` |
 //! | a column of a view | `render/text`, `render/csv`, `render/json` |
 //! | a format of other profilers | a file in `exports`, a row in `exports/mod` |
 //! | a verdict, a line of the first screen | `advice/efficiency`, `advice/quality`, `advice/first_screen` |
 //! | whose code a row is about | `advice/owners`, `advice/rows` |
-//! | a task runtime that hides callers | `model/runtimes` |
+//! | a worker of a task runtime that hides callers | `model/workers` |
 //! | a library of parallel loops, a parallel construct | `passes/parallel_loops/rules`, `regions/construct` |
 //! | a warning of damaged input | `sources/measurements`, `passes/merge/shard` |
 

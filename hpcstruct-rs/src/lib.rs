@@ -6,6 +6,7 @@
 //! | room | makes |
 //! |---|---|
 //! | `base` | errors, threads, interned strings, progress |
+//! | [`known`] | what is known of runtimes, libraries, the system and what waits |
 //! | `input` | the bytes of files, ELF images, separate debug files, the sampled addresses |
 //! | `symbols` | names and bounds of procedures; unwind entries |
 //! | `dwarf` | units: procedure entries, inlined scopes, line tables |
@@ -30,6 +31,7 @@ pub mod code;
 mod code_map;
 mod dwarf;
 mod input;
+pub mod known;
 mod loops;
 mod names;
 mod output;

@@ -53,8 +53,9 @@ const PROF: [(&str, &[&str]); 12] = [
 ];
 
 /// The rooms of `hpcstruct-rs` in the order of its passes: each uses only those before it.
-const STRUCT: [&str; 12] = [
+const STRUCT: [&str; 13] = [
     "base",
+    "known",
     "input",
     "symbols",
     "dwarf",

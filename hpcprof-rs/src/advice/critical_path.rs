@@ -1,9 +1,10 @@
 //! What a critical path means: what limits the program, and which procedures to shorten.
 
 use crate::model::critical_path::{CriticalPath, Procedure};
-use crate::model::symbols::is_system_module;
 use crate::render::critical_path::{Remarks, Scale, is_function, name_in, parts, without_symbol};
 use hpc_formats::critical_path::{DIVIDED, Edge, ratio};
+use hpc_formats::structure::Origin;
+use hpcstruct_rs::known::origin_of_module;
 use std::collections::BTreeSet;
 
 /// Procedures that are named.
@@ -53,7 +54,8 @@ fn doubts(path: &CriticalPath) -> Vec<String> {
     let procedures = path.procedures.iter().map(|p| &p.name.place);
     let places = path.places().chain(procedures);
     let stripped = places.filter_map(|p| Some(without_symbol(p)?.0));
-    let stripped: BTreeSet<&str> = stripped.filter(|module| !is_system_module(module)).collect();
+    let stripped: BTreeSet<&str> =
+        stripped.filter(|module| origin_of_module(module) != Some(Origin::System)).collect();
     if !stripped.is_empty() {
         lines.push(format!(
             "no symbols: {}; places there are offsets. Build without stripping, or install debug packages",

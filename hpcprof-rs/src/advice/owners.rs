@@ -2,9 +2,9 @@
 //! there are any.
 
 use crate::catalogue::Catalogue;
-use crate::model::scaffolding::{is_shim, is_start_up};
 use crate::render::names::base_name;
 use hpc_formats::structure::Origin;
+use hpcstruct_rs::known::{self, Kind};
 
 /// Owners, those that a user cares about most first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -28,11 +28,13 @@ pub fn owners(catalogue: &Catalogue) -> Vec<Owner> {
         .map(|row| {
             let module = code.module_of(row).unwrap_or("");
             let file = row.declared.map_or("", |at| code.file(at.file));
-            if row.origin != Origin::User || is_interpreters_entry(&row.name) {
+            if row.origin != Origin::User || known::is(Kind::Entry, &row.name) {
                 Owner::System
             } else if is_scaffold(&row.name) || is_interpreter(base_name(module)) {
                 Owner::Scaffold
-            } else if is_library_file(file) || (!is_program(module) && is_library(module)) {
+            } else if known::is(Kind::Source, file)
+                || (!is_program(module) && known::is(Kind::Folder, module))
+            {
                 Owner::Library
             } else {
                 Owner::Program
@@ -41,77 +43,20 @@ pub fn owners(catalogue: &Catalogue) -> Vec<Owner> {
         .collect()
 }
 
-fn is_library(module: &str) -> bool {
-    const FOLDERS: [&str; 3] = ["/usr/", "/lib", "/nix/store/"];
-    FOLDERS.iter().any(|f| module.starts_with(f))
-        || module.contains("/site-packages/")
-        || module.contains("/dist-packages/")
-}
-
-/// Sources of packages that cargo fetched, and of headers.
-fn is_library_file(file: &str) -> bool {
-    file.contains("/registry/src/")
-        || file.contains("/git/checkouts/")
-        || file.starts_with("/usr/include/")
-        || file.starts_with("/usr/local/include/")
-}
-
 /// Programs that run others: a script's procedures are no machine code.
 fn is_interpreter(module: &str) -> bool {
-    const NAMES: [&str; 10] = [
-        "python",
-        "libpython",
-        "perl",
-        "libperl",
-        "ruby",
-        "libruby",
-        "node",
-        "libnode",
-        "libjvm.so",
-        "lua",
-    ];
-    let versioned = |rest: &str| !rest.starts_with(|c: char| c.is_alphabetic() || c == '_');
-    let is = |name: &&str| module.strip_prefix(*name).is_some_and(versioned);
-    NAMES.iter().any(is)
-}
-
-/// Procedures under which an interpreter does all its work: they tell nothing of it.
-fn is_interpreters_entry(name: &str) -> bool {
-    ["Py_Main", "Py_BytesMain", "Py_RunMain"].contains(&name) || name.starts_with("pymain_")
+    let version = |c: char| !c.is_alphabetic() && c != '_';
+    known::is(Kind::Interpreter, module.split(version).next().unwrap_or(module))
 }
 
 /// Wrappers of threads and callables by name, and helpers that wait by spinning.
 fn is_scaffold(name: &str) -> bool {
-    const PARTS: [&str; 10] = [
-        "std::thread::",
-        "std::__invoke",
-        "std::invoke",
-        "std::_Bind",
-        "std::function<",
-        "std::_Function_handler",
-        "std::__future_base",
-        "std::async",
-        "Scope::spawn",
-        "PoolBuilder",
-    ];
-    const SPINS: [&str; 9] = [
-        "spin",
-        "spin_loop",
-        "spin_wait",
-        "spin_for",
-        "busy_wait",
-        "busy_loop",
-        "cpu_relax",
-        "snooze",
-        "backoff",
-    ];
     let plain = name.split(['<', '(']).next().unwrap_or(name);
     let last = plain.rsplit("::").next().unwrap_or(plain);
-    is_start_up(name)
-        || is_shim(name)
-        || PARTS.iter().any(|part| plain.contains(part))
-        || plain.ends_with("Builder::build")
-        || SPINS.contains(&last)
+    known::is_start_up(name)
+        || known::is(Kind::Shim, name)
+        || known::is(Kind::Wrapper, plain)
+        || known::is(Kind::Spin, last)
 }
 
 /// The procedure that a closure or a lambda stands in, by its name; empty where the name does not tell.

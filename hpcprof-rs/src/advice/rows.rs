@@ -15,6 +15,7 @@ use crate::model::tree::add_all;
 use crate::render::names;
 use crate::views::view::{Label, View};
 use hpc_formats::structure::Origin;
+use hpcstruct_rs::known;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -58,7 +59,7 @@ pub fn rows(view: &View, catalogue: &Catalogue, thresholds: Thresholds) -> Vec<R
         least: (effort(&view.totals) as f64 * LEAST_SHARE).max(1.0),
         owners: owners(catalogue),
         shown: Owner::Program,
-        waits: time_in(view, catalogue, &WAITS),
+        waits: time_in(view, catalogue, known::Kind::Wait),
     };
     chooser.mark_clock_helpers();
     let is_whole = |root: &&u32| view.node(**root).kind != Kind::Partial.name();
@@ -89,35 +90,16 @@ pub fn rows(view: &View, catalogue: &Catalogue, thresholds: Thresholds) -> Vec<R
     rows
 }
 
-/// Procedures of libc that wait or give the core away. They cost CPU time only where a loop calls them.
-const WAITS: [&str; 12] = [
-    "sleep",
-    "usleep",
-    "nanosleep",
-    "clock_nanosleep",
-    "thrd_sleep",
-    "sched_yield",
-    "thrd_yield",
-    "poll",
-    "ppoll",
-    "select",
-    "pselect",
-    "epoll_wait",
-];
-
-/// Procedures that read a clock. A caller that spends its time in them waits by looking at the clock.
-const CLOCKS: [&str; 4] = ["clock_gettime", "gettimeofday", "clock", "time"];
-
 /// Time that a context spends in procedures of libc, nanoseconds, and the procedure with most of it.
 type TimeIn = (i64, &'static str);
 
-/// How much of each node's work and overhead lies in procedures of libc with these names.
-fn time_in(view: &View, catalogue: &Catalogue, names: &[&'static str]) -> Vec<TimeIn> {
+/// How much of each node's work and overhead lies in procedures of libc that are known as this.
+fn time_in(view: &View, catalogue: &Catalogue, what: known::Kind) -> Vec<TimeIn> {
     let known = |row: &Procedure| {
         let plain = row.name.split('@').next().unwrap_or(&row.name);
         let plain = plain.trim_start_matches('_');
-        let is_system = row.origin == Origin::System;
-        names.iter().copied().find(|name| is_system && *name == plain)
+        let found = known::find(what, plain).filter(|_| row.origin == Origin::System);
+        found.map(|(_, name)| name)
     };
     let mut found: Vec<TimeIn> = vec![(0, ""); view.nodes.len()];
     for (id, node) in view.nodes.iter().enumerate().rev() {
@@ -150,7 +132,7 @@ impl Chooser<'_> {
     /// Makes helpers that spin by the clock scaffolding: those that several procedures call, or whose name
     /// says what they do.
     fn mark_clock_helpers(&mut self) {
-        let clocks = time_in(self.view, self.catalogue, &CLOCKS);
+        let clocks = time_in(self.view, self.catalogue, known::Kind::Clock);
         let mut users: BTreeMap<u32, (i64, BTreeSet<Option<u32>>)> = BTreeMap::new();
         let mut nearest: Vec<Option<u32>> = Vec::with_capacity(self.view.nodes.len());
         for (id, node) in self.view.nodes.iter().enumerate() {

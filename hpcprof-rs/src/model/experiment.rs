@@ -3,7 +3,7 @@
 use crate::model::code::Code;
 use crate::model::critical_path::CriticalPath;
 use crate::model::metrics::Metric;
-use crate::model::runtimes::Runtime;
+use crate::model::workers::Runtime;
 use hpc_formats::process::{CpuTimes, End, Start, Unprofiled};
 use hpc_formats::profile::Header;
 use std::collections::BTreeMap;

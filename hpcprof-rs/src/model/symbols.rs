@@ -7,6 +7,7 @@ use crate::model::hash::NumberedSet;
 use hpc_formats::numbered;
 use hpc_formats::process::Stamp;
 use hpc_formats::structure::Origin;
+use hpcstruct_rs::known::origin_of_module;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
@@ -215,7 +216,7 @@ impl Symbols {
     /// The frame that stands for all code of a module without structure.
     pub fn module_frame(&mut self, module: ModuleIndex) -> Frame {
         let base = self.module(module).base_name();
-        let is_system = is_system_module(base);
+        let origin = origin_of_module(base).unwrap_or(Origin::User);
         let name = match base.starts_with('[') {
             true => base.to_owned(),
             false => format!("[{base}]"),
@@ -225,10 +226,7 @@ impl Symbols {
             name,
             module: Some(module),
             declared: None,
-            origin: match is_system {
-                true => Origin::System,
-                false => Origin::User,
-            },
+            origin,
             position: 0,
         });
         let scope = FrameScope { kind: Kind::Procedure, procedure, call: None, column: 0 };
@@ -238,32 +236,7 @@ impl Symbols {
             column: 0,
             tag: None,
             function: None,
-            is_system,
+            is_system: origin == Origin::System,
         }
     }
-}
-
-/// Whether a module is the system's by its file name, where no structure says so for each procedure.
-pub fn is_system_module(base: &str) -> bool {
-    const STEMS: [&str; 11] = [
-        "libc",
-        "ld-linux",
-        "ld-musl",
-        "libm",
-        "libpthread",
-        "librt",
-        "libdl",
-        "libgcc_s",
-        "libstdc++",
-        "ld",
-        // The profiler's own.
-        "libhpcrun_preload",
-    ];
-    if base == "[vdso]" || base == "[vsyscall]" {
-        return true;
-    }
-    STEMS.iter().any(|stem| {
-        base.strip_prefix(stem)
-            .is_some_and(|rest| rest.starts_with(['.', '-']) && rest.contains(".so"))
-    })
 }

@@ -2,7 +2,6 @@
 
 use crate::catalogue::Catalogue;
 use crate::error::one_line;
-use crate::model::runtimes::Runtime;
 use crate::model::tree::SourceLocation;
 use crate::regions::find::{Region, Regions};
 use crate::regions::overheads::{Assessment, Known, STATES, Verdict};
@@ -180,9 +179,7 @@ impl Report<'_> {
             ));
         }
         // Regions of OpenMP are known by their procedures, wherever these run.
-        let is_told = |runtime: &str| {
-            runtime == Runtime::Gomp.name() || runtime == Runtime::LlvmOpenMp.name()
-        };
+        let is_told = |runtime: &str| ["libgomp", "libomp"].contains(&runtime);
         let unknown = run.unknown_caller_samples.iter();
         let unknown: i64 = unknown.filter(|(runtime, _)| !is_told(runtime)).map(|u| u.1).sum();
         if unknown > 0 {

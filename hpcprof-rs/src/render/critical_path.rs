@@ -3,12 +3,12 @@
 use crate::catalogue::critical_path::TrackedProcess;
 use crate::error::one_line;
 use crate::model::critical_path::{CriticalPath, Procedure, Segment};
-use crate::model::scaffolding::{is_shim, is_start_up};
 use crate::render::names::{base_name, middle, wrap};
 use crate::render::style::Style;
 use crate::views::critical_path::{Part, arrange};
 use hpc_formats::critical_path::{Beside, Edge, Near, Place, WORKERS, ratio};
 use hpc_formats::json::{Seconds, Text, list, members};
+use hpcstruct_rs::known;
 use std::io::{self, Write};
 use std::sync::Arc;
 
@@ -426,7 +426,9 @@ fn name_of(process: &TrackedProcess) -> String {
 pub fn parts(path: &CriticalPath) -> Vec<&Procedure> {
     let is_part = |p: &&Procedure| {
         let name = &p.name.place.name;
-        (path.gain(p) > 0 || p.on_path > 0) && !is_start_up(name) && !is_shim(name)
+        (path.gain(p) > 0 || p.on_path > 0)
+            && !known::is_start_up(name)
+            && !known::is(known::Kind::Shim, name)
     };
     let mut parts: Vec<&Procedure> = path.procedures.iter().filter(is_part).collect();
     if parts.iter().any(|p| p.name.is_user) {

@@ -231,7 +231,7 @@ fn write_threads(connection: &Connection, experiment: &Experiment) -> rusqlite::
     let mut unknown_callers = Rows::new(connection, "spawnerless");
     insert(connection, "thread", &experiment.threads, |rows, id, t| {
         for (runtime, samples) in &t.unknown_caller_samples {
-            unknown_callers.add(params![id, signed(*samples), runtime.name()])?;
+            unknown_callers.add(params![id, signed(*samples), runtime.0])?;
         }
         for (index, metric) in (0_i64..).zip(&experiment.metrics) {
             let value = match metric.name.as_str() {

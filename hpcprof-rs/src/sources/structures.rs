@@ -1,12 +1,14 @@
 //! Finds the program structure of a module: a structure file in the measurement directories that covers the
 //! sampled addresses, else what the analyser says.
 
-use crate::model::symbols::{GENERATED, Module, is_system_module};
+use crate::model::symbols::{GENERATED, Module};
 use crate::model::warnings::Warnings;
 use crate::sources::analyser::Analyser;
 use crate::sources::measurements::decoded;
 use crate::sources::perf_map;
+use hpc_formats::structure::Origin;
 use hpc_formats::structure::Structure;
+use hpcstruct_rs::known::{self, Kind};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -73,8 +75,8 @@ impl StructureLibrary {
             None => self.analyser.analyse(module, copy, addresses, warnings)?,
         };
         // Nobody rebuilds the system's libraries for a profile.
-        let is_system = is_system_module(module.base_name())
-            || ["/usr/", "/lib"].iter().any(|folder| module.path.starts_with(folder));
+        let is_system = known::origin_of_module(&module.path) == Some(Origin::System)
+            || known::origin(Kind::Folder, &module.path) == Some(Origin::System);
         for note in &structure.notes {
             let line = format!("{}: {note}", module.path);
             match is_system {

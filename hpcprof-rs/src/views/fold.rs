@@ -13,10 +13,10 @@
 use crate::catalogue::Projection;
 use crate::model::code::Code;
 use crate::model::hash::FastMap;
-use crate::model::scaffolding::{is_shim, is_start_up};
 use crate::model::symbols::Kind;
 use crate::model::tree::{Call, SourceLocation, Tree, TreeNode, Values};
 use hpc_formats::structure::Origin;
+use hpcstruct_rs::known;
 
 /// What to fold.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -310,15 +310,16 @@ impl<S: Fn(u32) -> TreeNode> Folder<'_, S> {
 
     fn is_shim(&mut self, node: &TreeNode) -> bool {
         let name = &self.code.procedure(node.procedure).name;
-        *self.shims[node.procedure as usize].get_or_insert_with(|| is_shim(name))
+        *self.shims[node.procedure as usize]
+            .get_or_insert_with(|| known::is(known::Kind::Shim, name))
     }
 
     /// Start-up frames fold only where they lead on to the program, not where they are all.
     fn is_start_up(&mut self, node: &TreeNode) -> bool {
         let row = self.code.procedure(node.procedure);
         *self.start_up[node.procedure as usize].get_or_insert_with(|| {
-            is_start_up(&row.name)
-                || (row.origin == Origin::System && is_shim(&row.name))
+            known::is_start_up(&row.name)
+                || (row.origin == Origin::System && known::is(known::Kind::Shim, &row.name))
                 || (row.name == "main" && row.declared.is_none())
         })
     }

@@ -4,84 +4,18 @@
 //! paths, module paths. A trait implementation belongs to the crate of its self type, or to that of
 //! the trait if the self type is std's or generic.
 
+use crate::known::{self, Kind};
 use crate::names::{Scheme, without_generics};
 use hpc_formats::structure::Origin;
 use std::borrow::Cow;
 
-/// Crates of Rust's standard library.
-const SYSTEM_CRATES: [&str; 10] = [
-    "std",
-    "core",
-    "alloc",
-    "compiler_builtins",
-    "panic_unwind",
-    "panic_abort",
-    "unwind",
-    "std_detect",
-    "core_arch",
-    "core_simd",
-];
-
-/// Crates of task runtimes, and what they call for the critical path, whose frames the logical views fold.
-const RUNTIME_CRATES: [&str; 5] =
-    ["work_stealing_rt", "rayon_core", "rayon", "work_stealing_actors", "hpcrun_api"];
-
-/// Task runtimes that are load modules of their own.
-const RUNTIME_MODULES: [&str; 5] =
-    ["libgomp.so", "libomp.so", "libiomp5.so", "libtbb.so", "libtbbmalloc.so"];
-
-/// Load modules that a tagged call covers.
-const SYSTEM_MODULES: [&str; 16] = [
-    "libc.so",
-    "libc-",
-    "libm.so",
-    "libm-",
-    "libpthread",
-    "libdl.so",
-    "libdl-",
-    "librt.so",
-    "librt-",
-    "ld-linux",
-    "ld-2",
-    "ld.so",
-    "ld-musl",
-    "libgcc_s",
-    "libstdc++",
-    "libmvec",
-];
-
-/// The origin of a whole load module, if its name determines it.
-pub(crate) fn origin_of_module(path: &str) -> Option<Origin> {
-    let name = path.rsplit('/').next().unwrap_or(path);
-    if name.contains("[vdso]") || name.contains("linux-vdso") || name.starts_with("libc++") {
-        return Some(Origin::System);
-    }
-    if SYSTEM_MODULES.iter().any(|m| name.starts_with(m)) {
-        return Some(Origin::System);
-    }
-    let runtime = RUNTIME_MODULES.iter().any(|m| name.starts_with(m));
-    runtime.then_some(Origin::Runtime)
-}
-
 pub(crate) fn origin_of_crate(name: &str) -> Origin {
-    if SYSTEM_CRATES.contains(&name) {
-        Origin::System
-    } else if RUNTIME_CRATES.contains(&name) {
-        Origin::Runtime
-    } else {
-        Origin::User
-    }
+    known::origin(Kind::Crate, name).unwrap_or(Origin::User)
 }
 
 /// The origin of a source file: system, if it is one of the compilers' headers or libraries.
 pub(crate) fn origin_of_file(path: &str) -> Option<Origin> {
-    let system = path.starts_with("/rustc/")
-        || path.starts_with("/rust/deps/")
-        || path.contains("/lib/rustlib/src/rust/library/")
-        || path.starts_with("/usr/include/")
-        || path.starts_with("/usr/lib/")
-        || path.starts_with("/usr/local/include/");
-    system.then_some(Origin::System)
+    known::origin(Kind::Source, path)
 }
 
 /// A readable Rust name, taken apart at its leading angles.
@@ -258,12 +192,6 @@ fn last_is_lambda(name: &str) -> bool {
     name.ends_with('}') && name.contains("{lambda")
 }
 
-/// The origin of a C++ name: the C++ runtime's namespaces.
-pub(crate) fn origin_of_cpp(name: &str) -> Origin {
-    let system = ["std::", "__gnu_cxx::", "__cxxabiv1::", "operator new", "operator delete"];
-    if system.iter().any(|s| name.starts_with(s)) { Origin::System } else { Origin::User }
-}
-
 /// The crate of a compilation unit, by the unit's name: root source file and crate name
 /// (`src/main.rs/@/tool.4c2f…-cgu.0`).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -417,12 +345,6 @@ mod tests {
         assert_eq!(origin("<u8 as core::fmt::Debug>::fmt"), Origin::System);
         assert_eq!(origin("<work_stealing_rt::job::J<F> as x::Y>::z"), Origin::Runtime);
         assert_eq!(origin("app::work_stealing_rt::f"), Origin::User);
-        assert_eq!(origin_of_module("/lib/x86_64-linux-gnu/libc.so.6"), Some(Origin::System));
-        assert_eq!(origin_of_module("/usr/lib/libcrypto.so.3"), None);
-        assert_eq!(origin_of_module("[vdso]"), Some(Origin::System));
-        assert_eq!(origin_of_module("libgomp.so.1"), Some(Origin::Runtime));
-        assert_eq!(origin_of_cpp("std::vector<int>::push_back"), Origin::System);
-        assert_eq!(origin_of_cpp("stdx::f"), Origin::User);
     }
 
     #[test]

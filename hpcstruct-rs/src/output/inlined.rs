@@ -3,7 +3,7 @@
 //! A procedure is one whatever code it is inlined in, as in views: what has one name and, where there are
 //! several procedures of that name, one declaration.
 
-use crate::names::crate_origin::origin_of_module;
+use crate::known::origin_of_module;
 use crate::{Options, StructError, analyse};
 use hpc_formats::inlined::{Around, Builder, identity};
 use hpc_formats::structure::{

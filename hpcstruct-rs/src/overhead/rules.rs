@@ -1,194 +1,115 @@
 //! Rules that map procedures, load modules and source files to overhead categories.
 //!
-//! Input: a text of lines `KIND GLOB CATEGORY` (see `rules.txt`, the built-in ones). Invariant:
-//! rules are tried in order and the first match decides; a user's file comes before the built-in
-//! rules.
+//! Input: a text of lines `KIND GLOB CATEGORY`, and the built-in rules, which are part of the table of what
+//! is known. Invariant: rules are tried in order and the first match decides; a user's file comes before the
+//! built-in rules.
 
 use crate::base::error::StructError;
+use crate::known::globs::Globs;
+use crate::known::{self, Kind};
 use std::path::Path;
 
-/// What the built-in rules are called in reports.
-const BUILT_IN_NAME: &str = "built-in";
-const BUILT_IN: &str = include_str!("rules.txt");
 /// The category that leaves untagged.
 const NONE: &str = "none";
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Kind {
-    Procedure,
-    Module,
-    File,
-}
-
-#[derive(Clone, Debug)]
-struct Rule {
-    kind: Kind,
-    glob: String,
-    category: String,
+/// What a rule says.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Rule {
+    pub(crate) category: String,
     /// The rule as it was written, and where.
-    text: String,
+    pub(crate) text: String,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Match<'r> {
-    pub(crate) category: &'r str,
-    /// The rule in words.
-    pub(crate) text: &'r str,
-}
-
-/// The index of a rule; of several rules that match, the smallest decides.
+/// The index of a procedure's rule; of several rules that match, the smallest decides.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct RuleNumber(u32);
 
-/// An ordered list of rules.
-#[derive(Clone, Debug)]
+/// Ordered lists of rules; none by default: only the tags in the code itself count.
+#[derive(Clone, Debug, Default)]
 pub struct Rules {
-    list: Vec<Rule>,
-    /// For each kind and each first byte of a name, the rules that can match, in order.
-    candidates: [Vec<Vec<u32>>; 3],
+    procedures: Globs<Rule>,
+    modules: Globs<Rule>,
+    files: Globs<Rule>,
 }
 
 impl Rules {
     /// Pthreads, std's synchronisation and threads, parking_lot, crossbeam, rayon-core, libgomp,
     /// libomp, TBB.
     pub fn built_in() -> Rules {
-        // The text is part of this crate; a test parses it without an error.
-        Rules::new(parse(Path::new(BUILT_IN_NAME), BUILT_IN).unwrap_or_default())
+        Rules::default().and_built_in()
     }
 
     /// The rules of the file at `path`, then the built-in ones.
     pub fn with_file(path: &Path) -> Result<Rules, StructError> {
         let text = std::fs::read_to_string(path).map_err(StructError::reading(path))?;
-        let mut rules = parse(path, &text)?;
-        rules.extend(Rules::built_in().list);
-        Ok(Rules::new(rules))
+        let mut rules = Rules::default();
+        for (i, line) in text.lines().map(str::trim).enumerate() {
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            let wrong = |what| StructError::Rules { path: path.to_owned(), line: i + 1, what };
+            // A glob may hold spaces (C++ templates), a kind and a category may not.
+            let (kind, rest) = line.split_once(char::is_whitespace).ok_or(wrong("no glob"))?;
+            let (glob, category) =
+                rest.trim_start().rsplit_once(char::is_whitespace).ok_or(wrong("no category"))?;
+            let list = Kind::from_name(kind).and_then(|kind| rules.of_kind(kind));
+            let text = format!("rule `{line}` ({})", path.display());
+            let rule = Rule { category: category.to_owned(), text };
+            list.ok_or(wrong("unknown kind"))?.push(glob.trim_end(), rule);
+        }
+        Ok(rules.and_built_in())
     }
 
-    /// No rules at all: only the tags in the code itself count.
-    pub fn none() -> Rules {
-        Rules::new(Vec::new())
+    fn and_built_in(mut self) -> Rules {
+        for (kind, category, glob) in known::facts() {
+            if let Some(list) = self.of_kind(kind) {
+                let text = format!("rule `{} {glob} {category}` (built-in)", kind.name());
+                list.push(glob, Rule { category: category.to_owned(), text });
+            }
+        }
+        self
+    }
+
+    fn of_kind(&mut self, kind: Kind) -> Option<&mut Globs<Rule>> {
+        match kind {
+            Kind::Procedure => Some(&mut self.procedures),
+            Kind::Module => Some(&mut self.modules),
+            Kind::File => Some(&mut self.files),
+            _ => None,
+        }
     }
 
     /// The rules as they were written.
     pub(crate) fn texts(&self) -> impl Iterator<Item = &str> {
-        self.list.iter().map(|rule| rule.text.as_str())
-    }
-
-    fn new(list: Vec<Rule>) -> Rules {
-        let mut candidates = [(); 3].map(|()| vec![Vec::new(); 256]);
-        for (rule, number) in list.iter().zip(0u32..) {
-            let table: &mut Vec<Vec<u32>> = &mut candidates[rule.kind as usize];
-            match rule.glob.bytes().next() {
-                Some(first) if !matches!(first, b'*' | b'?') => {
-                    table[usize::from(first)].push(number);
-                }
-                // An empty glob matches nothing that has a first byte.
-                None => {}
-                Some(_) => table.iter_mut().for_each(|l| l.push(number)),
-            }
-        }
-        Rules { list, candidates }
+        let all = [&self.procedures, &self.modules, &self.files].into_iter();
+        all.flat_map(|list| list.values().map(|rule| rule.text.as_str()))
     }
 
     /// The first rule for a procedure known by any of `names`.
     pub(crate) fn procedure_number(&self, names: &[&str]) -> Option<RuleNumber> {
-        self.number(Kind::Procedure, names)
-    }
-
-    /// The rule for a load module, by its path or file name.
-    pub(crate) fn module(&self, path: &str) -> Option<Match<'_>> {
-        self.find(Kind::Module, &[path, path.rsplit('/').next().unwrap_or(path)])
-    }
-
-    pub(crate) fn file(&self, path: &str) -> Option<Match<'_>> {
-        self.find(Kind::File, &[path])
-    }
-
-    fn find(&self, kind: Kind, names: &[&str]) -> Option<Match<'_>> {
-        self.of_number(self.number(kind, names)?)
-    }
-
-    fn number(&self, kind: Kind, names: &[&str]) -> Option<RuleNumber> {
-        let first = names.iter().filter_map(|name| self.first(kind, name));
+        let first = names.iter().filter_map(|name| self.procedures.first(name));
         first.min().map(RuleNumber)
     }
 
+    /// The rule for a load module, by its path or file name.
+    pub(crate) fn module(&self, path: &str) -> Option<&Rule> {
+        let names = [path, path.rsplit('/').next().unwrap_or(path)];
+        let first = names.iter().filter_map(|name| self.modules.first(name)).min()?;
+        tagging(self.modules.get(first)?)
+    }
+
+    pub(crate) fn file(&self, path: &str) -> Option<&Rule> {
+        tagging(self.files.get(self.files.first(path)?)?)
+    }
+
     /// What the rule of that number says; `None` when it removes a tag.
-    pub(crate) fn of_number(&self, number: RuleNumber) -> Option<Match<'_>> {
-        let found = self.list.get(number.0 as usize)?;
-        (found.category != NONE).then_some(Match { category: &found.category, text: &found.text })
-    }
-
-    /// The number of the first rule that matches `name`.
-    fn first(&self, kind: Kind, name: &str) -> Option<u32> {
-        let first = usize::from(*name.as_bytes().first()?);
-        let mut numbers = self.candidates[kind as usize].get(first)?.iter().copied();
-        numbers.find(|number| {
-            let glob_of = |rule: &Rule| glob(rule.glob.as_bytes(), name.as_bytes());
-            self.list.get(*number as usize).is_some_and(glob_of)
-        })
+    pub(crate) fn of_number(&self, number: RuleNumber) -> Option<&Rule> {
+        tagging(self.procedures.get(number.0)?)
     }
 }
 
-impl Default for Rules {
-    fn default() -> Self {
-        Rules::built_in()
-    }
-}
-
-fn parse(path: &Path, text: &str) -> Result<Vec<Rule>, StructError> {
-    let mut rules = Vec::new();
-    for (i, line) in text.lines().enumerate() {
-        let line = line.trim();
-        if line.is_empty() || line.starts_with('#') {
-            continue;
-        }
-        let wrong = |what| StructError::Rules { path: path.to_owned(), line: i + 1, what };
-        // A glob may hold spaces (C++ templates), a kind and a category may not.
-        let (kind, rest) = line.split_once(char::is_whitespace).ok_or(wrong("no glob"))?;
-        let (glob, category) =
-            rest.trim_start().rsplit_once(char::is_whitespace).ok_or(wrong("no category"))?;
-        let kind = match kind {
-            "procedure" => Kind::Procedure,
-            "module" => Kind::Module,
-            "file" => Kind::File,
-            _ => return Err(wrong("unknown kind")),
-        };
-        rules.push(Rule {
-            kind,
-            glob: glob.trim_end().to_owned(),
-            category: category.to_owned(),
-            text: format!("rule `{line}` ({})", path.display()),
-        });
-    }
-    Ok(rules)
-}
-
-/// Whether `text` matches `pattern` (`*` and `?`). Linear in practice: one point of return.
-fn glob(pattern: &[u8], text: &[u8]) -> bool {
-    let (mut p, mut t) = (0, 0);
-    let mut retry: Option<(usize, usize)> = None;
-    while t < text.len() {
-        match pattern.get(p) {
-            Some(b'*') => {
-                retry = Some((p + 1, t));
-                p += 1;
-            }
-            Some(b) if *b == b'?' || *b == text[t] => {
-                p += 1;
-                t += 1;
-            }
-            _ => match retry {
-                Some((after_star, from)) => {
-                    retry = Some((after_star, from + 1));
-                    p = after_star;
-                    t = from + 1;
-                }
-                None => return false,
-            },
-        }
-    }
-    pattern[p..].iter().all(|b| *b == b'*')
+fn tagging(rule: &Rule) -> Option<&Rule> {
+    (rule.category != NONE).then_some(rule)
 }
 
 #[cfg(test)]
@@ -196,23 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn globs() {
-        let matches = |p: &str, t: &str| glob(p.as_bytes(), t.as_bytes());
-        assert!(matches("pthread_*", "pthread_mutex_lock"));
-        assert!(matches("a*b*c", "axxbyybc"));
-        assert!(matches("?b", "ab"));
-        assert!(matches("*", ""));
-        assert!(!matches("pthread_*", "my_pthread_x"));
-        assert!(!matches("a", "ab"));
-        assert!(!matches("ab", "a"));
-        assert!(!matches("?", ""));
-        let hard = "a".repeat(4000);
-        assert!(!matches("*a*a*a*a*b", &hard));
-    }
-
-    #[test]
-    fn the_built_in_rules_parse_and_know_the_usual_suspects() {
-        assert!(parse(Path::new("rules.txt"), BUILT_IN).is_ok());
+    fn the_built_in_rules_know_the_usual_suspects() {
         let rules = Rules::built_in();
         for (name, category) in [
             ("pthread_mutex_lock", Some("sync")),
@@ -228,10 +133,10 @@ mod tests {
             ("parking_lot_core::parking_lot::park", Some("sync")),
         ] {
             let number = rules.procedure_number(&[name]);
-            let found = number.and_then(|n| rules.of_number(n)).map(|m| m.category);
+            let found = number.and_then(|n| rules.of_number(n)).map(|m| m.category.as_str());
             assert_eq!(found, category, "{name}");
         }
-        let gomp = rules.module("/usr/lib/libgomp.so.1").map(|m| m.text);
+        let gomp = rules.module("/usr/lib/libgomp.so.1").map(|m| m.text.as_str());
         assert_eq!(gomp, Some("rule `module libgomp.so* sched` (built-in)"));
         assert_eq!(rules.module("/usr/lib/libc.so.6"), None);
     }
@@ -247,8 +152,8 @@ mod tests {
         )
         .expect("written");
         let rules = Rules::with_file(&path).expect("parses");
-        let category = |found: Option<Match<'_>>| found.map(|m| m.category.to_owned());
-        let procedure = |name| category(rules.find(Kind::Procedure, &[name]));
+        let category = |found: Option<&Rule>| found.map(|rule| rule.category.clone());
+        let procedure = |name| category(rules.of_number(rules.procedure_number(&[name])?));
         assert_eq!(procedure("pthread_create"), None);
         assert_eq!(procedure("pthread_join").as_deref(), Some("sync"));
         assert_eq!(procedure("ns::T<a, b>::f").as_deref(), Some("x"));

@@ -4,12 +4,13 @@
 //! Invariant: equal inputs give equal answers, whichever thread asked first; caches only save time.
 
 use crate::base::strings::{Interner, SharedMap};
+use crate::known::{self, Kind};
 use crate::names::crate_origin::{self, RustName};
 use crate::names::qualified;
 use crate::names::rust_source::{self, Functions};
 use crate::names::{self, Scheme};
 use crate::overhead::marks;
-use crate::overhead::rules::{Match, RuleNumber, Rules};
+use crate::overhead::rules::{Rule, RuleNumber, Rules};
 use hpc_formats::structure::{Origin, StringId};
 use std::borrow::Cow;
 use std::num::NonZeroU32;
@@ -95,25 +96,6 @@ pub(crate) struct ModuleFacts {
     pub(crate) tag: Option<OverheadTag>,
 }
 
-/// Procedures that the linker, the compiler and the C start-up code add.
-const START_UP: [&str; 14] = [
-    "_start",
-    "_init",
-    "_fini",
-    "__libc_start_main",
-    "__libc_csu_init",
-    "__libc_csu_fini",
-    "deregister_tm_clones",
-    "register_tm_clones",
-    "__do_global_dtors_aux",
-    "frame_dummy",
-    "_dl_relocate_static_pie",
-    "__libc_start_call_main",
-    "[plt]",
-    // Catches panics of Rust; made by the compiler, so no source has it.
-    "__rust_try",
-];
-
 /// The classifications of one analysis, shared by its threads.
 #[derive(Debug)]
 pub(crate) struct Classifier<'a> {
@@ -164,14 +146,14 @@ impl<'a> Classifier<'a> {
             tags: Mutex::default(),
         };
         facts.module = ModuleFacts {
-            origin: crate_origin::origin_of_module(path),
+            origin: known::origin_of_module(path),
             tag: rules.module(path).map(|rule| facts.tag_of_rule(rule)),
         };
         facts
     }
 
-    fn tag_of_rule(&self, rule: Match<'_>) -> OverheadTag {
-        self.tag(rule.category, rule.text)
+    fn tag_of_rule(&self, rule: &Rule) -> OverheadTag {
+        self.tag(&rule.category, &rule.text)
     }
 
     fn tag(&self, category: &str, cause: &str) -> OverheadTag {
@@ -302,9 +284,8 @@ impl<'a> Classifier<'a> {
             Scheme::Rust if has_owner => {
                 crate_origin::origin_of_crate(crate_origin::root(&owner_path))
             }
-            Scheme::Cpp => crate_origin::origin_of_cpp(readable),
-            _ if START_UP.contains(&readable) => Origin::System,
-            _ => Origin::User,
+            Scheme::Cpp => known::origin(Kind::Cpp, readable).unwrap_or(Origin::User),
+            _ => known::origin(Kind::Symbol, readable).unwrap_or(Origin::User),
         };
         let by_path =
             (scheme == Scheme::Rust).then(|| marks::category_of_path(&owner_path)).flatten();
@@ -359,9 +340,9 @@ mod tests {
 
     #[test]
     fn what_no_source_has_is_the_systems() {
-        let rules = Rules::default();
+        let rules = Rules::built_in();
         let facts = Classifier::new("/opt/program", &rules, 0, 0);
-        for name in START_UP {
+        for name in ["_start", "frame_dummy", "[plt]", "__rust_try"] {
             assert_eq!(facts.symbol(name).origin, Origin::System, "{name}");
         }
         assert_eq!(facts.symbol("try").origin, Origin::User);

@@ -8,8 +8,8 @@
 
 use crate::model::contexts::{ContextIndex, ContextTree, Part, Scope};
 use crate::model::hash::FastMap;
-use crate::model::runtimes::{Runtime, ThreadRoot};
 use crate::model::symbols::{Frame, FrameIndex, FrameScope, Kind, Line, Procedure, Symbols, Text};
+use crate::model::workers::{Runtime, ThreadRoot};
 use crate::passes::merge::steps::{Labels, NoteKind, StateId, Step, Steps};
 use crate::passes::parallel_loops::recognise::{LoopFinder, LoopState};
 use crate::sources::measurements::ProcessInput;
@@ -166,10 +166,9 @@ impl PathState {
             }
             ThreadRoot::Worker(runtime, root) if self.unknown_caller.is_none() => {
                 let is_task = |s: &FrameScope| {
-                    let is_own = Runtime::of(symbols, s.procedure) == Some(runtime);
                     s.procedure != root
-                        && !(is_own && runtime.is_told_by_module())
                         && origin(s) == Origin::User
+                        && !runtime.has(symbols, s.procedure)
                 };
                 if frame.scopes.iter().any(is_task) {
                     self.unknown_caller = Some(runtime);

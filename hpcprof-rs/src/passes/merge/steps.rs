@@ -5,8 +5,8 @@
 
 use crate::model::contexts::ContextIndex;
 use crate::model::hash::{DenseSet, NumberedSet};
-use crate::model::runtimes::{Runtime, ThreadRoot};
 use crate::model::symbols::{FrameIndex, Line, Text};
+use crate::model::workers::{Runtime, ThreadRoot};
 use crate::passes::merge::paths::{Innermost, PartialCause, PathState};
 use crate::passes::parallel_loops::recognise::LoopState;
 use hpc_formats::profile::Association;

@@ -1,8 +1,8 @@
 //! The parallel loops of the crate `rayon`.
 
-use crate::model::scaffolding;
 use crate::passes::parallel_loops::rule::{Rule, last_part};
 use hpcstruct_rs::columns::is_of_parallel_iterators;
+use hpcstruct_rs::known::{self, Kind};
 
 /// Its entry in the table.
 pub(super) const RULE: Rule = Rule {
@@ -18,7 +18,7 @@ pub(super) const RULE: Rule = Rule {
 /// The standard library's iterators and shims, which are out of line without optimisation.
 fn is_shim(name: &str) -> bool {
     let parts = ["core::iter::", "::ops::function::", "::panic::unwind_safe::"];
-    scaffolding::is_shim(name) || parts.iter().any(|part| name.contains(part))
+    known::is(Kind::Shim, name) || parts.iter().any(|part| name.contains(part))
 }
 
 /// `map` of `<rayon::iter::map::Map<I,F> as rayon::iter::ParallelIterator>::drive_unindexed`, and
