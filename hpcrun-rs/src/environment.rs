@@ -37,6 +37,10 @@ pub(crate) fn add_sampler(command: &mut Command, settings: &Settings<'_>) {
         .env(names::ENV_RATE, settings.events.sampled.rate.to_string())
         .env(names::ENV_CORES, settings.cores.to_string())
         .env(names::ENV_SOURCE, settings.source);
+    // By this name TBB asks for a library that it tells of its tasks.
+    if std::env::var_os("INTEL_LIBITTNOTIFY64").is_none_or(|value| value.is_empty()) {
+        command.env("INTEL_LIBITTNOTIFY64", settings.library);
+    }
     if settings.mpi.is_some() {
         command.env(names::ENV_JOB, "1");
     }

@@ -1,4 +1,4 @@
-//! The tasks that a thread is in, of all runtimes whose tasks are known: OpenMP's.
+//! The tasks that a thread is in, of all runtimes whose tasks are known: those of OpenMP and TBB.
 //!
 //! A runtime's hook makes a record when a task begins on a thread, and ends it with the task. The records of
 //! a thread form one chain, innermost first, since runtimes nest. A record says where on the stack its task
@@ -19,6 +19,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub enum Boundary {
     /// Above the record itself, which lies in the frame that calls the task.
     Record,
+    /// Above this address.
+    At(u64),
     /// Above the address in this word of the runtime, which writes it when the task begins.
     Word(*const u64),
     /// Nowhere: whoever made the task runs it in its own call, so the path goes on at the caller.
@@ -46,6 +48,30 @@ pub enum Context {
     Unknown,
 }
 
+impl Context {
+    /// As plain words.
+    pub fn words(self) -> [u64; 4] {
+        match self {
+            Context::Site { registers: [ip, sp, fp], tasks } => [ip, sp, fp, tasks as u64],
+            Context::Captured { thread, node } => {
+                [0, u64::from(thread) << 32 | u64::from(node), 0, 0]
+            }
+            Context::Unknown => [0; 4],
+        }
+    }
+
+    /// The context with these words.
+    pub fn of(words: [u64; 4]) -> Context {
+        match words {
+            [0, 0, ..] => Context::Unknown,
+            [0, kept, ..] => Context::Captured { thread: (kept >> 32) as u32, node: kept as u32 },
+            [ip, sp, fp, tasks] => {
+                Context::Site { registers: [ip, sp, fp], tasks: tasks as *const Task }
+            }
+        }
+    }
+}
+
 /// The mark of a task without a boundary.
 const NOWHERE: u64 = u64::MAX;
 
@@ -69,15 +95,10 @@ pub struct Task {
 impl Task {
     /// A task that has not begun. `is_kept`: its memory stays readable for ever.
     pub fn new(context: Context, boundary: Boundary, is_kept: bool) -> Task {
-        let words = match context {
-            Context::Site { registers: [ip, sp, fp], tasks } => [ip, sp, fp, tasks as u64],
-            Context::Captured { thread, node } => {
-                [0, u64::from(thread) << 32 | u64::from(node), 0, 0]
-            }
-            Context::Unknown => [0; 4],
-        };
+        let words = context.words();
         let (mark, word) = match boundary {
             Boundary::Record => (0, ptr::null()),
+            Boundary::At(mark) => (mark, ptr::null()),
             Boundary::Word(word) => (0, word),
             Boundary::None => (NOWHERE, ptr::null()),
         };
@@ -94,13 +115,7 @@ impl Task {
 
     /// Where a path goes on.
     pub fn context(&self) -> Context {
-        match self.words {
-            [0, 0, ..] => Context::Unknown,
-            [0, kept, ..] => Context::Captured { thread: (kept >> 32) as u32, node: kept as u32 },
-            [ip, sp, fp, tasks] => {
-                Context::Site { registers: [ip, sp, fp], tasks: tasks as *const Task }
-            }
-        }
+        Context::of(self.words)
     }
 
     /// The task of the same thread that this one began in.
@@ -129,6 +144,11 @@ impl Task {
     /// The waits that the thread is in again when the task has ended.
     pub(crate) fn pauses(&self) -> u32 {
         self.pauses.get()
+    }
+
+    /// The address above which a task with [`Boundary::At`] has its frames.
+    pub fn mark_at(&self) -> u64 {
+        self.mark.load(Ordering::Relaxed)
     }
 
     /// Reads the mark, while the task lives.

@@ -131,13 +131,18 @@ unsafe fn strip(given: Strings) -> Environment {
         let text = string.to_bytes();
         if let Some(value) = text.strip_prefix(b"LD_PRELOAD=") {
             preloaded = others(value);
-        } else if !text.starts_with(b"HPCRUN_RS_") {
+        } else if !text.starts_with(b"HPCRUN_RS_") && !is_collector(text) {
             list.push(string.as_ptr());
         }
     }
     list.extend(preloaded.as_ref().map(|p| p.as_ptr()));
     list.push(std::ptr::null());
     Environment::Stripped { list, _preloaded: preloaded }
+}
+
+/// Whether an environment entry names our library to TBB.
+fn is_collector(entry: &[u8]) -> bool {
+    entry.strip_prefix(b"INTEL_LIBITTNOTIFY64=").is_some_and(is_ours)
 }
 
 /// Whether an environment entry preloads our library.

@@ -24,6 +24,7 @@
 //! | `loader` | `dlclose` |
 //! | `runtime` | registration of cooperating runtimes |
 //! | `openmp` | regions, tasks and waits of OpenMP |
+//! | `tbb` | tasks and waits of oneTBB |
 //! | `messages` | what is known of calls of message-passing libraries |
 //! | `real` | the functions behind the interposed ones |
 //! | `heap` | memory outside the program's heap |
@@ -52,6 +53,7 @@ mod real;
 mod runtime;
 mod sandbox;
 mod start;
+mod tbb;
 mod thread_life;
 mod threads;
 mod tracers;

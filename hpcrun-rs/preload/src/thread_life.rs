@@ -1,7 +1,7 @@
 //! A thread from its first instruction to the last of its destructors: it begins its state before its start
 //! routine and retires it at the end.
 
-use crate::{affinity, events};
+use crate::{affinity, events, tbb};
 use critical_path::Strand;
 use hpcrun_core::logical::agents;
 use hpcrun_core::session;
@@ -141,6 +141,7 @@ unsafe extern "C" fn leave(value: *mut c_void) {
         unsafe { libc::pthread_setspecific(KEY.load(Ordering::Acquire), value) };
         return;
     }
+    tbb::end_thread();
     state.retire();
     affinity::threads_changed();
 }
@@ -158,7 +159,8 @@ impl Start {
             state: threads::acquire(),
             strand: None,
             is_of_call: threads::current().is_some_and(ThreadState::is_in_call),
-            is_paused: threads::current().is_some_and(|t| t.is_paused() && !t.is_in_call()),
+            is_paused: threads::current().is_some_and(|t| t.is_paused() && !t.is_in_call())
+                || tbb::owns(routine as usize as u64),
             stack: None,
         }))
     }

@@ -10,10 +10,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// A function of a runtime.
 #[derive(Clone, Copy)]
-pub(super) struct Function {
-    pub(super) address: usize,
+pub(crate) struct Function {
+    pub(crate) address: usize,
     /// It is of a library that tells of its tasks itself: a libgomp that is LLVM's.
-    pub(super) tells: bool,
+    pub(crate) tells: bool,
 }
 
 /// In an address: see [`Function::tells`].
@@ -45,20 +45,20 @@ pub(crate) fn forget() {
 }
 
 /// An entry point of a runtime.
-pub(super) struct Entry {
+pub(crate) struct Entry {
     name: &'static CStr,
     /// The function of the global copy, once it was found.
     global: AtomicUsize,
 }
 
 impl Entry {
-    pub(super) const fn new(name: &'static CStr) -> Entry {
+    pub(crate) const fn new(name: &'static CStr) -> Entry {
         Entry { name, global: AtomicUsize::new(0) }
     }
 
     /// The function for a call with this return address.
     #[inline]
-    pub(super) fn of_call(&self, return_address: usize) -> Function {
+    pub(crate) fn of_call(&self, return_address: usize) -> Function {
         match Function::unpack(self.global.load(Ordering::Relaxed)) {
             Some(function) => function,
             None => self.find(return_address),
@@ -154,7 +154,7 @@ fn module_of(address: usize) -> Option<*const libc::c_char> {
 }
 
 /// Whether an address is in this library.
-pub(super) fn is_ours(address: usize) -> bool {
+pub(crate) fn is_ours(address: usize) -> bool {
     let (start, end): (usize, usize);
     // SAFETY: takes two addresses that the linker knows.
     unsafe {
@@ -173,7 +173,7 @@ pub(super) fn is_ours(address: usize) -> bool {
 
 #[cold]
 fn lacks(name: &CStr) -> ! {
-    let text = b"hpcrun-rs: no OpenMP runtime has the function that the program calls: ";
+    let text = b"hpcrun-rs: no library has the function that the program calls: ";
     // SAFETY: writes texts, and ends the process.
     unsafe {
         libc::write(2, text.as_ptr().cast(), text.len());

@@ -20,7 +20,7 @@ use std::ffi::c_void;
 use std::ptr;
 
 /// The arguments in registers.
-type Arguments = [usize; 6];
+pub(crate) type Arguments = [usize; 6];
 /// A function that the compiler has made of a region or task.
 type Outlined = unsafe extern "C-unwind" fn(*mut c_void);
 /// Copies the data of a task: to, from.
@@ -35,7 +35,7 @@ type Real = unsafe extern "C-unwind" fn(usize, usize, usize, usize, usize, usize
 
 impl Stack {
     #[inline(always)]
-    fn return_address(&self) -> usize {
+    pub(crate) fn return_address(&self) -> usize {
         let address: usize;
         // SAFETY: reads the hook's return address, which lies below its parameters on the stack.
         unsafe {
@@ -52,7 +52,11 @@ impl Stack {
 
 /// Calls the runtime.
 #[inline]
-unsafe fn call(function: Function, [a, b, c, d, e, f]: Arguments, stack: Stack) -> usize {
+pub(crate) unsafe fn call(
+    function: Function,
+    [a, b, c, d, e, f]: Arguments,
+    stack: Stack,
+) -> usize {
     // SAFETY: the entry point for which the hook stands; it uses as many of the arguments as it has.
     unsafe { std::mem::transmute::<usize, Real>(function.address)(a, b, c, d, e, f, stack) }
 }
@@ -72,9 +76,10 @@ macro_rules! interpose {
         /// As for the runtime's function.
         #[unsafe(no_mangle)]
         pub unsafe extern "C-unwind" fn $name(
-            a: usize, b: usize, c: usize, d: usize, e: usize, f: usize, stack: Stack,
+            a: usize, b: usize, c: usize, d: usize, e: usize, f: usize,
+            stack: $crate::openmp::libgomp::Stack,
         ) -> usize {
-            static ENTRY: Entry = Entry::new(
+            static ENTRY: $crate::openmp::copies::Entry = $crate::openmp::copies::Entry::new(
                 match std::ffi::CStr::from_bytes_with_nul(
                     concat!(stringify!($name), "\0").as_bytes(),
                 ) {
@@ -87,6 +92,7 @@ macro_rules! interpose {
         }
     )* };
 }
+pub(crate) use interpose;
 
 interpose! { region:
     GOMP_parallel GOMP_parallel_reductions GOMP_parallel_sections

@@ -10,8 +10,8 @@
 //! Both make records of tasks (`hpcrun_core::tasks`). A region's record names the place of its caller, which
 //! waits for the region's end. The record of an explicit task names the captured context of its creator.
 
-mod copies;
-mod libgomp;
+pub(crate) mod copies;
+pub(crate) mod libgomp;
 mod libomp;
 mod rate;
 
@@ -25,7 +25,7 @@ use hpcrun_core::unwind::registers::number;
 /// The context of a task that the calling thread creates here. Where tasks are too many to capture each, it
 /// is that of the task that creates it, which is the region's.
 #[inline(always)] // the registers are those of the caller
-fn creation(thread: &ThreadState) -> Context {
+pub(crate) fn creation(thread: &ThreadState) -> Context {
     match rate::allows() {
         true => captured(thread, Registers::here()),
         // SAFETY: null, or the record of a task that this thread is in.
@@ -34,7 +34,7 @@ fn creation(thread: &ThreadState) -> Context {
 }
 
 /// The calling thread's context at these registers.
-fn captured(thread: &ThreadState, registers: Registers) -> Context {
+pub(crate) fn captured(thread: &ThreadState, registers: Registers) -> Context {
     match crate::events::keeping_errno(|| thread.capture(registers)) {
         Some((thread, node)) => Context::Captured { thread, node },
         None => Context::Unknown,
