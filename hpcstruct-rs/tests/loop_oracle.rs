@@ -6,8 +6,7 @@
 //! are counted apart: LLVM has no notion of those. `rustc` is always there; `clang` is used
 //! where it is installed. Further sources: `HPCSTRUCT_LOOP_SOURCES`, a list of .c files and Rust
 //! crate roots, separated by colons; `HPCSTRUCT_LOOP_FLAGS` for flags of theirs. Assembly that LLVM
-//! has written already: `HPCSTRUCT_LOOP_ASSEMBLY`, a folder of folders of .s files
-//! (`cargo xtask loop-oracle` makes one).
+//! has written already: `HPCSTRUCT_LOOP_ASSEMBLY`, a folder of folders of .s files.
 
 use crate::common::Folder;
 use hpcstruct_rs::code::ProcedureLoops;

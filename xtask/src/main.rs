@@ -4,12 +4,10 @@
 //! * `compare-runtimes` ([`compare_runtimes`]): our runtime beside others, without a profiler.
 //! * `fuzz-seeds` ([`fuzz_seeds`]): real files for the fuzz targets to begin with.
 //! * `install` ([`install`]): the tools, built once, into cargo's folder of programs.
-//! * `loop-oracle` ([`loop_oracle`]): loops of published C, C++ and Rust code beside LLVM's.
 //! * `nightly` ([`nightly`]): every check, and the long tests.
 //! * `overhead` ([`overhead`]): what profiling costs, against an unprofiled program.
 //! * `predictions` ([`predictions`]): times that critical paths predict, beside measured ones.
 //! * `rayon-tests` ([`rayon_tests`]): rayon's own tests on our `rayon-core`.
-//! * `real-programs` ([`real_programs`]): published rayon programs on our `rayon-core`.
 //! * `synthetic` ([`synthetic`]): measurement directories of any size, for benchmarks of the merge.
 //! * `torture` ([`torture`]): the stress test of runtime and profiler.
 
@@ -19,15 +17,12 @@ mod build;
 mod compare_runtimes;
 mod demo;
 mod fuzz_seeds;
-mod images;
 mod install;
-mod loop_oracle;
 mod nightly;
 mod overhead;
 mod predictions;
 mod rayon_core;
 mod rayon_tests;
-mod real_programs;
 mod statistics;
 mod synthetic;
 mod torture;
@@ -50,8 +45,6 @@ enum Task {
     Install(install::Options),
     /// Measure what profiling costs and print a Markdown table
     Overhead(overhead::Options),
-    /// Compare loops with LLVM's on published code and print a Markdown table
-    LoopOracle(loop_oracle::Options),
     /// Write real files for the fuzz targets to begin with
     FuzzSeeds,
     /// Compare times that critical paths predict with measured ones and print a Markdown table
@@ -60,8 +53,6 @@ enum Task {
     RayonTests(rayon_tests::Options),
     /// Compare our runtime with rayon, chili, TBB and OpenMP and print a Markdown table
     CompareRuntimes(compare_runtimes::Options),
-    /// Install published rayon programs with our rayon-core, compare and profile them
-    RealPrograms(real_programs::Options),
     /// Run every check whatever has changed, all conditions, and the long tests
     Nightly(nightly::Options),
     /// Write measurement directories of any size and print their exact totals
@@ -75,12 +66,10 @@ fn main() -> ExitCode {
         Task::Demo(options) => demo::run(&options),
         Task::Install(options) => install::run(&options),
         Task::Overhead(options) => overhead::run(&options),
-        Task::LoopOracle(options) => loop_oracle::run(&options),
         Task::FuzzSeeds => fuzz_seeds::run(),
         Task::Predictions(options) => predictions::run(&options),
         Task::RayonTests(options) => rayon_tests::run(&options),
         Task::CompareRuntimes(options) => compare_runtimes::run(&options),
-        Task::RealPrograms(options) => real_programs::run(&options),
         Task::Nightly(options) => nightly::run(&options),
         Task::Synthetic(options) => synthetic::run(&options),
         Task::Torture(options) => torture::run(&options),

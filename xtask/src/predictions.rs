@@ -6,7 +6,6 @@
 
 use crate::build;
 use crate::compare_runtimes;
-use crate::real_programs::{self, Inputs};
 use crate::statistics::estimate;
 use hpc_formats::critical_path::{CriticalPath, EXTENSION};
 use std::fs;
@@ -23,24 +22,16 @@ enum From {
     Kernel,
     /// A program on PATH.
     System,
-    /// One of [`real_programs::PROGRAMS`], on our runtime.
-    OnRayon,
-    /// A package of crates.io: version and program.
-    Published(&'static str, &'static str),
 }
 
-/// Name, origin, and arguments as in [`real_programs::Program`]; `{workers}` is as many as cores.
-const PROGRAMS: [(&str, From, &str); 12] = [
+/// Name, origin, and arguments; `{workers}` is as many as cores, `{text}` an input, `{out}` a file to write.
+const PROGRAMS: [(&str, From, &str); 8] = [
     ("cholesky", From::Built("examples/cholesky"), "-n 3000 -z 30000"),
     ("nqueens", From::Kernel, "nqueens rayon {workers} 60"),
     ("quicksort", From::Kernel, "quicksort rayon {workers} 20"),
     ("matmul", From::Kernel, "matmul rayon {workers} 40"),
     ("par_sort", From::Kernel, "par_sort rayon {workers} 5"),
     ("sum", From::Kernel, "sum rayon {workers} 8"),
-    ("oxipng", From::OnRayon, ""),
-    ("dssim", From::OnRayon, ""),
-    ("b3sum", From::OnRayon, ""),
-    ("ripgrep", From::Published("15.1.0", "rg"), "-j2 -c [a-z]+_lock|wait.*for {sources}"),
     ("sort", From::System, "--parallel=2 -S1G -o {out} {text}"),
     ("xz", From::System, "-T2 -3 --block-size=2MiB -kc {text}"),
 ];
@@ -76,17 +67,14 @@ struct Round {
 /// A program and how it is run.
 struct Case<'a> {
     program: PathBuf,
-    arguments: Vec<&'static str>,
-    inputs: &'a Inputs,
+    arguments: &'static str,
     folder: &'a Path,
     hpcrun: PathBuf,
 }
 
 pub(crate) fn run(options: &Options) -> Result<(), String> {
     let tools = build::release()?;
-    let place = build::target()?.join("real-programs");
-    let inputs = Inputs::make(&place.join("inputs"))?;
-    let folder = &place.join("predictions");
+    let folder = &build::target()?.join("predictions");
     let line = |i: u64| format!("{:016x} {i}\n", i.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let text: String = (0..LINES).map(line).collect();
     build::write(&folder.join("text"), text)?;
@@ -100,15 +88,13 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
         if !options.programs.iter().any(|wanted| wanted == name) {
             continue;
         }
-        let found = find(name, from, arguments, &tools, &place);
-        let rounds = found.and_then(|(program, arguments)| {
-            let case = Case {
-                program,
-                arguments,
-                inputs: &inputs,
-                folder,
-                hpcrun: tools.join("hpcrun-rs"),
-            };
+        let program = match from {
+            From::Built(path) => Ok(tools.join(path)),
+            From::Kernel => compare_runtimes::build_ours(),
+            From::System => Ok(PathBuf::from(name)),
+        };
+        let rounds = program.and_then(|program| {
+            let case = Case { program, arguments, folder, hpcrun: tools.join("hpcrun-rs") };
             // The first round warms up.
             let rounds = (0..=options.rounds).map(|_| case.round());
             rounds.collect::<Result<Vec<Round>, String>>()
@@ -123,34 +109,6 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
     }
     let left_out = || format!("left out: {}", failed.join(", "));
     failed.is_empty().then_some(()).ok_or_else(left_out)
-}
-
-/// The program, built if it must be, and its arguments.
-fn find(
-    name: &'static str,
-    from: From,
-    arguments: &'static str,
-    tools: &Path,
-    place: &Path,
-) -> Result<(PathBuf, Vec<&'static str>), String> {
-    let program = match from {
-        From::Built(path) => tools.join(path),
-        From::Kernel => compare_runtimes::build_ours()?,
-        From::System => PathBuf::from(name),
-        From::OnRayon => {
-            let mut programs = real_programs::PROGRAMS.iter();
-            let program = programs.find(|p| p.package == name).ok_or("unknown")?;
-            // Its sources, with the versions that it is locked to, come with the published one.
-            real_programs::install(program, &place.join("stock"), None, 2)?;
-            let ours = real_programs::install_with_ours(program, place, 2)?;
-            return Ok((ours, program.arguments.to_vec()));
-        }
-        From::Published(version, binary) => {
-            let program = real_programs::Program { package: name, version, binary, arguments: &[] };
-            real_programs::install(&program, &place.join("stock"), None, 2)?
-        }
-    };
-    Ok((program, arguments.split(' ').collect()))
 }
 
 impl Case<'_> {
@@ -185,10 +143,11 @@ impl Case<'_> {
             command.arg(measurements).arg("--");
         }
         command.arg(&self.program);
-        for argument in self.inputs.arguments(&self.arguments, &out) {
-            match argument.to_str() {
-                Some("{text}") => command.arg(self.folder.join("text")),
-                Some("{workers}") => command.arg(cores.to_string()),
+        for argument in self.arguments.split(' ') {
+            match argument {
+                "{text}" => command.arg(self.folder.join("text")),
+                "{out}" => command.arg(&out),
+                "{workers}" => command.arg(cores.to_string()),
                 _ => command.arg(argument),
             };
         }
