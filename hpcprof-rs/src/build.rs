@@ -123,7 +123,10 @@ fn write(
     let has_values = |context: u32| logical.sampled[context as usize];
     let name = || {
         let mut scopes = Scopes::default();
-        let mut of = |contexts| Projection { contexts, scopes: scopes.add(code, contexts.nodes()) };
+        let mut of = |contexts| Projection {
+            contexts,
+            scopes: scopes.add(code, contexts.nodes()).flatten().collect(),
+        };
         let projections = (of(logical), physical.map(of));
         (keys::contexts(logical.nodes(), code), projections, scopes)
     };
@@ -132,7 +135,7 @@ fn write(
     let (named, folded) = parallel::both(threads, name, fold);
     let (keys, (logical_projection, physical_projection), mut scopes) = named;
     let Folded { tree: folded, of } = folded;
-    let folded_scopes = scopes.add(code, folded.iter().copied());
+    let folded_scopes: Vec<u32> = scopes.add(code, folded.iter().copied()).flatten().collect();
     let parents: Vec<_> = folded.iter().map(|node| node.parent).collect();
     let columns = ColumnFiles {
         directory: directory.path(),

@@ -28,7 +28,7 @@ use crate::schema;
 use crate::sources::newest;
 use crate::views::fold::{FoldOptions, Folded, fold};
 use crate::views::prune::{Limits, prune};
-use crate::views::view::View;
+use crate::views::view::{View, ViewKind};
 use crate::views::{bottom_up, flat, stored, threads, top_down, user_code};
 use clap::CommandFactory as _;
 use hpc_formats::message;
@@ -85,17 +85,6 @@ fn meant(path: &Path) -> Option<String> {
     let mut names = commands.get_subcommands().map(clap::Command::get_name);
     let name = names.find(|name| strsim::damerau_levenshtein(name, text) <= 2)?;
     Some(format!("no such directory: {text}; did you mean `hpcprof-rs {name}`?"))
-}
-
-/// The views that `show` prints.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ViewKind {
-    /// See [`top_down`].
-    TopDown,
-    /// See [`bottom_up`].
-    BottomUp,
-    /// See [`flat`].
-    Flat,
 }
 
 /// What text shows unless told otherwise: enough to see where a metric is, on few screens.
@@ -309,7 +298,7 @@ fn show(args: &ViewArgs, kind: ViewKind, style: Style, out: &mut impl Write) -> 
     let (mut view, user_code) = match stored {
         Some(view) if has_headline => {
             let user_code = catalogue.summary(user_code::NAME)?;
-            (view, Some(user_code.into_tree()))
+            (view, Some(user_code))
         }
         Some(view) => (view, None),
         None => {
@@ -386,9 +375,7 @@ fn whole_view(
         let nodes: Vec<Option<u32>> = of.iter().map(node).collect();
         let parents: Vec<Option<u32>> = view.nodes.iter().map(|n| n.parent).collect();
         let spreads = catalogue.work_spreads(&nodes, &parents)?;
-        for (node, spread) in view.nodes.iter_mut().zip(spreads) {
-            node.spread = spread;
-        }
+        view.spreads = spreads;
     }
     Ok((view, tree))
 }

@@ -8,7 +8,7 @@ use hpcprof_rs::catalogue::metrics::MetricSelector;
 use hpcprof_rs::catalogue::{Catalogue, Projection};
 use hpcprof_rs::views::fold::{FoldOptions, Folded, fold};
 use hpcprof_rs::views::prune::{Limits, prune};
-use hpcprof_rs::views::view::View;
+use hpcprof_rs::views::view::{View, ViewKind};
 use hpcprof_rs::views::{bottom_up, flat, stored, top_down, user_code};
 
 /// All nodes in the order of printing, with everything that a user sees.
@@ -16,7 +16,7 @@ fn nodes(view: &View) -> Vec<String> {
     let line = |(id, depth): (u32, usize)| {
         let node = view.node(id);
         let values = (view.inclusive.of(id), view.exclusive.of(id));
-        let what = (node.kind, node.label, node.call, node.recursion, node.spread);
+        let what = (node.label, node.call, node.recursion, view.spreads[id as usize]);
         format!("{depth} {what:?} {values:?}")
     };
     view.preorder().map(line).collect()
@@ -43,10 +43,10 @@ fn what_is_read_lazily_is_what_is_read_whole() {
         let parents: Vec<Option<u32>> = tree.nodes.iter().map(|node| node.parent).collect();
         let spreads = catalogue.work_spreads(&of, &parents).expect("spreads");
         let totals = tree.exclusive.totals();
-        let ready = catalogue.summary(bottom_up::NAME).expect("a view");
-        left_out += ready.nodes.iter().filter(|n| n.context.is_none()).count();
+        let ready = catalogue.summary(ViewKind::BottomUp.name()).expect("a view");
+        left_out += ready.nodes.iter().filter(|n| n.label.is_pruned()).count();
         let code = catalogue.summary(user_code::NAME).expect("a view");
-        let code = [code.into_tree(), user_code::arrange(&tree, &catalogue.code)];
+        let code = [code, user_code::arrange(&tree, &catalogue.code)];
         let expressions = ["samples", "idleness/work", "work-idleness"];
         let expressions = expressions.map(|text| catalogue.metric(text).expect("a metric"));
         let [samples, quotient, difference] = expressions.each_ref();
@@ -78,9 +78,7 @@ fn what_is_read_lazily_is_what_is_read_whole() {
                 if stored::can_prune_by(metric, &totals) {
                     let lazy = top_down::stored(&catalogue, limits, metric, true);
                     let mut whole = top_down::arrange(&tree).0;
-                    for (node, spread) in whole.nodes.iter_mut().zip(&spreads) {
-                        node.spread = *spread;
-                    }
+                    whole.spreads.clone_from(&spreads);
                     check(0, Some(lazy.expect("a view")), whole, &mut compared);
                 }
                 let lazy = bottom_up::stored(&catalogue, limits, metric).expect("a view");

@@ -9,12 +9,13 @@ use crate::catalogue::metrics::{IDLENESS, MetricSelector, OVERHEAD, WORK, busy, 
 use crate::catalogue::statistics::Statistics;
 use crate::error::{Error, Result, one_line};
 use crate::model::errors::Sampled;
+use crate::model::tree::Label;
 use crate::render::names;
 use crate::render::numbers::{percent, seconds};
 use crate::render::style::Style;
 use crate::views::prune::Limits;
 use crate::views::top_down;
-use crate::views::view::{Label, View};
+use crate::views::view::View;
 use hpc_formats::profile::LOCK_WAIT;
 use hpc_formats::structure::Origin;
 use std::cmp::Reverse;
@@ -184,7 +185,7 @@ impl Screen<'_> {
         let metric = self.catalogue.metrics.iter().position(|m| m.name == LOCK_WAIT)?;
         let code = &self.catalogue.code;
         let held = (0..).zip(&self.view.nodes).filter_map(|(id, node)| match node.label {
-            Label::Procedure(p) if code.procedure(p).origin == Origin::User => {
+            Label::Procedure(p) | Label::Inlined(p) if code.procedure(p).origin == Origin::User => {
                 Some((self.view.inclusive.of(id)[metric], Reverse(id), p))
             }
             _ => None,

@@ -4,9 +4,9 @@
 use crate::catalogue::Catalogue;
 use crate::catalogue::metrics::{EFFORT, MetricSelector};
 use crate::error::one_line;
+use crate::model::tree::Label;
 use crate::model::tree::Tree;
 use crate::render::names;
-use crate::views::view::Label;
 use std::cmp::Reverse;
 
 /// Most procedures that the line names; fewer where their names do not fit.
@@ -33,10 +33,11 @@ pub fn headline(
     let total = metric.of(totals);
     let percent = |sum: i64| sum as f64 * 100.0 / total as f64;
     let pairs = (0..).zip(&user_code.nodes).map(|(id, node)| {
-        let called = node.parent.map(|root| user_code.nodes[root as usize].procedure);
+        let own = node.label.procedure().unwrap_or(0);
+        let called = node.parent.and_then(|root| user_code.nodes[root as usize].label.procedure());
         let pair = match called {
-            Some(procedure) => (procedure, Some(node.procedure)),
-            None => (node.procedure, None),
+            Some(procedure) => (procedure, Some(own)),
+            None => (own, None),
         };
         (pair, metric.of(user_code.exclusive.of(id)))
     });

@@ -10,10 +10,9 @@ use crate::advice::owners::{Owner, enclosing, owners};
 use crate::catalogue::Catalogue;
 use crate::catalogue::metrics::{busy, effort, sum};
 use crate::model::code::Procedure;
-use crate::model::symbols::Kind;
-use crate::model::tree::add_all;
+use crate::model::tree::{Label, add_all};
 use crate::render::names;
-use crate::views::view::{Label, View};
+use crate::views::view::View;
 use hpc_formats::structure::Origin;
 use hpcstruct_rs::known;
 use std::cmp::Reverse;
@@ -62,7 +61,7 @@ pub fn rows(view: &View, catalogue: &Catalogue, thresholds: Thresholds) -> Vec<R
         waits: time_in(view, catalogue, known::Kind::Wait),
     };
     chooser.mark_clock_helpers();
-    let is_whole = |root: &&u32| view.node(**root).kind != Kind::Partial.name();
+    let is_whole = |root: &&u32| !matches!(view.node(**root).label, Label::Partial(_));
     let roots: Vec<u32> = view.roots.iter().filter(is_whole).copied().collect();
     let mut top = Vec::new();
     for shown in [Owner::Program, Owner::Library, Owner::Scaffold] {
@@ -103,11 +102,8 @@ fn time_in(view: &View, catalogue: &Catalogue, what: known::Kind) -> Vec<TimeIn>
     };
     let mut found: Vec<TimeIn> = vec![(0, ""); view.nodes.len()];
     for (id, node) in view.nodes.iter().enumerate().rev() {
-        let name = match node.label {
-            Label::Procedure(p) => known(catalogue.code.procedure(p)),
-            _ => None,
-        };
-        let below = node.children.iter().map(|c| found[*c as usize]);
+        let name = node.label.procedure().and_then(|p| known(catalogue.code.procedure(p)));
+        let below = view.children[id].iter().map(|c| found[*c as usize]);
         let largest = below.clone().max_by_key(|(time, _)| *time);
         found[id] = match name {
             Some(name) => (busy(view.inclusive.of(id as u32)), name),
@@ -137,12 +133,10 @@ impl Chooser<'_> {
         let mut nearest: Vec<Option<u32>> = Vec::with_capacity(self.view.nodes.len());
         for (id, node) in self.view.nodes.iter().enumerate() {
             let caller = node.parent.and_then(|p| nearest[p as usize]);
-            let own = match node.label {
-                Label::Procedure(p) if self.owners[p as usize] != Owner::System => Some(p),
-                _ => None,
-            };
+            let own = node.label.procedure();
+            let own = own.filter(|p| self.owners[*p as usize] != Owner::System);
             nearest.push(own.or(caller));
-            if let Some(procedure) = own.filter(|_| node.kind != Kind::Loop.name()) {
+            if let Some(procedure) = own {
                 let all = busy(self.view.inclusive.of(id as u32));
                 let elsewhere = all.saturating_sub(clocks[id].0);
                 let (balance, callers) = users.entry(procedure).or_default();
@@ -166,14 +160,13 @@ impl Chooser<'_> {
 
     fn is_user(&self, node: u32) -> bool {
         match self.view.node(node).label {
-            // A loop is part of its procedure.
-            _ if self.view.node(node).kind == Kind::Loop.name() => false,
-            Label::Procedure(p) => {
+            Label::Procedure(p) | Label::Inlined(p) => {
                 let owner = self.owners[p as usize];
                 let spins = || matches!(self.verdict(node), Verdict::Spins(_));
                 owner <= self.shown || (owner == Owner::Library && spins())
             }
             Label::ParallelLoop(_) => true,
+            // A loop is part of its procedure.
             _ => false,
         }
     }
@@ -200,14 +193,14 @@ impl Chooser<'_> {
             if self.is_user(node) {
                 out.push(node);
             } else {
-                stack.extend(&self.view.node(node).children);
+                stack.extend(&self.view.children[node as usize]);
             }
         }
     }
 
     fn callees(&self, node: u32) -> Vec<u32> {
         let mut out = Vec::new();
-        for child in &self.view.node(node).children {
+        for child in &self.view.children[node as usize] {
             self.user_nodes(*child, &mut out);
         }
         out
@@ -240,10 +233,8 @@ impl Chooser<'_> {
     }
 
     fn procedure_name(&self, node: u32) -> Option<&str> {
-        match self.view.node(node).label {
-            Label::Procedure(p) => Some(&self.catalogue.code.procedure(p).name),
-            _ => None,
-        }
+        let procedure = self.view.node(node).label.procedure()?;
+        Some(&self.catalogue.code.procedure(procedure).name)
     }
 
     fn is_closure(&self, node: u32) -> bool {
@@ -343,15 +334,12 @@ impl Chooser<'_> {
         let mut own: BTreeMap<u32, i64> = BTreeMap::new();
         let mut stack = vec![(node, None)];
         while let Some((at, around)) = stack.pop() {
-            let around = match self.view.node(at).label {
-                Label::Procedure(p) if self.view.node(at).kind != Kind::Loop.name() => Some(p),
-                _ => around,
-            };
+            let around = self.view.node(at).label.procedure().or(around);
             if let Some(procedure) = around {
                 let sum = own.entry(procedure).or_default();
                 *sum = sum.saturating_add(busy(self.view.exclusive.of(at)));
             }
-            let below = self.view.node(at).children.iter().filter(|c| !callees.contains(c));
+            let below = self.view.children[at as usize].iter().filter(|c| !callees.contains(c));
             stack.extend(below.map(|c| (*c, around)));
         }
         let (procedure, most) = own.into_iter().max_by_key(|(_, own)| *own)?;

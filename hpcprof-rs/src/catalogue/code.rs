@@ -3,7 +3,7 @@
 use crate::catalogue::sql::{References, inconsistent, rows};
 use crate::model::code::{Code, Module, ParallelLoop, Procedure, SplitCounts};
 use crate::model::symbols::Kind;
-use crate::model::tree::{Call, SourceLocation, TreeNode};
+use crate::model::tree::{Call, Label, TreeNode};
 use hpc_formats::structure::Origin;
 use rusqlite::{Connection, Result, Row};
 
@@ -30,11 +30,9 @@ pub(super) fn read(connection: &Connection) -> Result<Code> {
             })
         })
     };
-    let mut procedures = read("procedure", "0")?;
-    let procedure_count = procedures.len();
+    let (procedures, regions) = (read("procedure", "0")?, read("region", "position")?);
     let loops = read_loops(connection, References::to(&procedures), file)?;
-    procedures.extend(read("region", "position")?);
-    Ok(Code { files, modules, procedures, procedure_count, loops })
+    Ok(Code { files, modules, procedures, regions, loops })
 }
 
 fn read_loops(
@@ -68,67 +66,43 @@ fn read_loops(
     })
 }
 
-/// What contexts of a scope are.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub(super) struct Scope {
-    kind: Kind,
-    procedure: u32,
-    parallel_loop: Option<u32>,
-    location: Option<SourceLocation>,
-    call: Call,
-    is_runtime: bool,
-}
-
-/// The columns that [`Scope::read`] reads, of a table or join with the alias `s`.
+/// The columns that [`scope`] reads, of a table or join with the alias `s`.
 pub(super) const SCOPE_COLUMNS: &str = "s.kind, s.procedure, s.region, s.parallel_loop, s.file, s.line, \
     s.call_file, s.call_line, s.calls, s.is_runtime";
 
-impl Scope {
-    /// Reads the [`SCOPE_COLUMNS`] of a row from column `first` on.
-    pub(super) fn read(row: &Row<'_>, first: usize, code: &Code) -> Result<Scope> {
-        let (procedures, regions) = code.procedures.split_at(code.procedure_count);
-        let file = References::to(&code.files);
-        let kind = row.get_ref(first)?.as_str()?;
-        let procedure = References::to(procedures).optional(row.get(first + 1)?)?;
-        let region = References::to(regions).optional(row.get(first + 2)?)?;
-        let region = region.map(|r| r + code.procedure_count as u32);
-        let parallel_loop = References::to(&code.loops).optional(row.get(first + 3)?)?;
-        let entry = parallel_loop.map(|index| code.parallel_loop(index).entry);
-        let calls: Option<String> = row.get(first + 8)?;
-        Ok(Scope {
-            kind: Kind::from_name(kind).ok_or_else(|| inconsistent("scope.kind"))?,
-            procedure: region
-                .or(entry)
-                .or(procedure)
-                .ok_or_else(|| inconsistent("scope.procedure"))?,
-            parallel_loop,
-            location: file.location(row, first + 4)?,
-            call: match (calls.as_deref(), file.location(row, first + 6)?) {
-                (Some("several"), _) => Call::Several,
-                (_, Some(location)) => Call::Unique(location),
-                (_, None) => Call::Unknown,
-            },
-            is_runtime: row.get(first + 9)?,
-        })
-    }
-
-    /// A context of this scope.
-    pub(super) fn node(&self, parent: Option<u32>, recursion: u32) -> TreeNode {
-        TreeNode {
-            parent,
-            kind: self.kind,
-            procedure: self.procedure,
-            location: self.location,
-            call: self.call,
-            is_runtime: self.is_runtime,
-            parallel_loop: self.parallel_loop,
-            recursion,
-        }
-    }
+/// Reads a context of the scope that the [`SCOPE_COLUMNS`] of a row from column `first` on tell.
+pub(super) fn scope(row: &Row<'_>, first: usize, code: &Code) -> Result<TreeNode> {
+    let file = References::to(&code.files);
+    let kind = row.get_ref(first)?.as_str()?;
+    let wrong = || inconsistent("scope.kind");
+    let number = |column: usize, of: References| {
+        of.optional(row.get(first + column)?)?.ok_or_else(|| inconsistent("scope.procedure"))
+    };
+    let procedure = || number(1, References::to(&code.procedures));
+    let region = || number(2, References::to(&code.regions));
+    let label = match Kind::from_name(kind).ok_or_else(wrong)? {
+        Kind::Procedure => Label::Procedure(procedure()?),
+        Kind::Inlined => Label::Inlined(procedure()?),
+        Kind::Loop => Label::Loop(region()?),
+        Kind::Partial => Label::Partial(region()?),
+        Kind::Line => Label::Line(file.location(row, first + 4)?.ok_or_else(wrong)?),
+        Kind::ParallelLoop => Label::ParallelLoop(number(3, References::to(&code.loops))?),
+        Kind::Module | Kind::File | Kind::Pruned => return Err(wrong()),
+    };
+    let calls: Option<String> = row.get(first + 8)?;
+    Ok(TreeNode {
+        call: match (calls.as_deref(), file.location(row, first + 6)?) {
+            (Some("several"), _) => Call::Several,
+            (_, Some(location)) => Call::Unique(location),
+            (_, None) => Call::Unknown,
+        },
+        is_runtime: row.get(first + 9)?,
+        ..TreeNode::new(None, label)
+    })
 }
 
-/// Reads all scopes.
-pub(super) fn read_scopes(connection: &Connection, code: &Code) -> Result<Vec<Scope>> {
+/// Reads a context of each scope.
+pub(super) fn read_scopes(connection: &Connection, code: &Code) -> Result<Vec<TreeNode>> {
     let sql = format!("SELECT s.id, {SCOPE_COLUMNS} FROM scope s ORDER BY s.id");
-    rows(connection, &sql, 1, |row| Scope::read(row, 1, code))
+    rows(connection, &sql, 1, |row| scope(row, 1, code))
 }

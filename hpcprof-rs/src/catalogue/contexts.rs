@@ -1,6 +1,5 @@
 //! Reads the contexts of one projection with their values, from the Parquet files of all runs.
 
-use crate::catalogue::code::Scope;
 use crate::catalogue::column::{Column, row_count};
 use crate::catalogue::files::DataFile;
 use crate::model::metrics::Metric;
@@ -11,7 +10,7 @@ use parquet::file::reader::FileReader;
 
 /// What is known of the contexts that are read.
 pub(super) struct Names<'a> {
-    pub(super) scopes: &'a [Scope],
+    pub(super) scopes: &'a [TreeNode],
     pub(super) loops: usize,
     pub(super) metrics: &'a [Metric],
 }
@@ -47,8 +46,7 @@ pub(super) fn read(files: &[DataFile], contexts: usize, names: &Names<'_>) -> Re
                 let parent = parent.map(|p| index(p, id as usize)).transpose()?;
                 let scope = &names.scopes[index(scope, names.scopes.len())? as usize];
                 let known = known.map(|l| index(l, names.loops)).transpose()?;
-                nodes[id as usize] =
-                    Some(TreeNode { parallel_loop: known, ..scope.node(parent, 1) });
+                nodes[id as usize] = Some(TreeNode { parent, parallel_loop: known, ..*scope });
             }
             for (position, metric) in names.metrics.iter().enumerate() {
                 let mut amounts = Column::<Int64Type>::required(group, &metric.name)?;

@@ -1,7 +1,7 @@
 //! Reads the folded tree, one level at a time: a view reads what it shows, whatever the tree's size.
 
 use crate::catalogue::Catalogue;
-use crate::catalogue::code::{SCOPE_COLUMNS, Scope};
+use crate::catalogue::code::{self, SCOPE_COLUMNS};
 use crate::catalogue::sql::inconsistent;
 use crate::error::Result;
 use crate::model::tree::TreeNode;
@@ -27,8 +27,8 @@ impl FoldedContext {
     }
 
     /// How many contexts there are at and below it.
-    pub fn contexts(&self) -> u64 {
-        (self.rows.1 - self.rows.0) as u64 + 1
+    pub fn contexts(&self) -> u32 {
+        (self.rows.1 - self.rows.0) as u32 + 1
     }
 }
 
@@ -81,8 +81,8 @@ impl Catalogue {
         );
         let mut query = self.connection.prepare_cached(&sql)?;
         let (own_last, node) = query.query_row([row], |found| {
-            let scope = Scope::read(found, 2, &self.code)?;
-            Ok((found.get::<_, i64>(0)?, scope.node(None, found.get(1)?)))
+            let node = code::scope(found, 2, &self.code)?;
+            Ok((found.get::<_, i64>(0)?, TreeNode { recursion: found.get(1)?, ..node }))
         })?;
         if own_last < row || own_last > last {
             return Err(inconsistent("context.last"));

@@ -27,7 +27,7 @@ use crate::model::code::Code;
 use crate::model::errors::Errors;
 use crate::model::hash::FastMap;
 use crate::model::metrics::{Metric, ON_PATH, SQUARES, first_square};
-use crate::model::tree::Tree;
+use crate::model::tree::{Label, Tree};
 use crate::schema;
 use hpc_formats::profile::{Aggregation, LOCK_WAIT, SAMPLES};
 use rusqlite::{Connection, OpenFlags};
@@ -187,6 +187,11 @@ impl Catalogue {
     /// Whether a critical path was tracked.
     pub fn is_tracked(&self) -> bool {
         self.metrics.iter().any(|m| m.name == ON_PATH)
+    }
+
+    /// The span of the critical path if a procedure took no time, where that is known.
+    pub fn zeroed_span(&self, label: Label) -> Option<i64> {
+        self.zeroed_spans.get(&label.procedure()?).copied()
     }
 
     /// The metrics that JSON and CSV have unasked, by position.

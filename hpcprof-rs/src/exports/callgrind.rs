@@ -10,7 +10,7 @@
 use crate::exports::CREATOR;
 use crate::exports::stacks::{Frame, Stacks, Step};
 use crate::model::hash::{FastMap, NumberedMap, NumberedSet};
-use crate::views::view::Label;
+use crate::model::tree::Label;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 

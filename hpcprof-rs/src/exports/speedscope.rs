@@ -5,7 +5,7 @@
 use crate::exports::stacks::{Stacks, Step};
 use crate::exports::{CREATOR, json};
 use crate::model::hash::NumberedSet;
-use crate::views::view::Label;
+use crate::model::tree::Label;
 use hpc_formats::profile::Unit;
 use std::io::{self, Write};
 

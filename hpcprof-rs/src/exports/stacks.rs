@@ -6,11 +6,9 @@
 use crate::catalogue::{Catalogue, REBUILD};
 use crate::error::{Error, Result, one_line};
 use crate::model::metrics::first_square;
-use crate::model::symbols::Kind;
-use crate::model::tree::{self, SourceLocation, Tree, Values};
+use crate::model::tree::{self, Label, SourceLocation, Tree, Values};
 use crate::render::names;
 use crate::views::fold::{FoldOptions, fold};
-use crate::views::view::Label;
 use hpc_formats::profile::Unit;
 use hpc_formats::structure::Origin;
 use std::path::Path;
@@ -122,18 +120,18 @@ impl<'a> Stacks<'a> {
 
     /// What a context is.
     pub fn label(&self, context: u32) -> Label {
-        Label::of(&self.tree.nodes[context as usize])
+        self.tree.nodes[context as usize].label.merged()
     }
 
     /// The kind of a context, as in the JSON views.
     pub fn kind(&self, context: u32) -> &'static str {
-        self.tree.nodes[context as usize].kind.name()
+        self.tree.nodes[context as usize].label.kind().name()
     }
 
     /// Whether a context is a line of the one above it.
     pub fn is_line(&self, context: u32) -> bool {
         let node = &self.tree.nodes[context as usize];
-        node.kind == Kind::Line && node.parent.is_some()
+        matches!(node.label, Label::Line(_)) && node.parent.is_some()
     }
 
     /// The frame of a context itself.
@@ -145,8 +143,8 @@ impl<'a> Stacks<'a> {
     pub fn caller_frame(&self, context: u32) -> Option<Frame> {
         let label = self.label(self.caller(context)?);
         let node = &self.tree.nodes[context as usize];
-        let line = match node.kind {
-            Kind::Line => node.location,
+        let line = match node.label {
+            Label::Line(location) => Some(location),
             _ => node.call.location().or_else(|| self.header(context)),
         };
         Some(self.frame_at(label, line))
@@ -161,7 +159,7 @@ impl<'a> Stacks<'a> {
 
     /// Where a loop begins.
     fn header(&self, context: u32) -> Option<SourceLocation> {
-        let is_loop = self.tree.nodes[context as usize].kind == Kind::Loop;
+        let is_loop = self.label(context).is_loop();
         let declared = || self.label(context).location(&self.catalogue.code);
         is_loop.then(declared).flatten()
     }
@@ -206,9 +204,8 @@ impl<'a> Stacks<'a> {
     /// Whose code it is.
     pub fn origin(&self, label: Label) -> Origin {
         match label {
-            Label::Procedure(p) => self.catalogue.code.procedure(p).origin,
             Label::ParallelLoop(_) => Origin::Runtime,
-            _ => Origin::User,
+            label => label.origin(&self.catalogue.code),
         }
     }
 
@@ -300,21 +297,12 @@ fn clean(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::tree::{Call, TreeNode};
+    use crate::model::tree::TreeNode;
 
     fn tree(amounts: &[[i64; 2]]) -> Tree {
         let mut tree = Tree::new(2);
         for amounts in amounts {
-            let node = tree.push(TreeNode {
-                parent: None,
-                kind: Kind::Procedure,
-                procedure: 0,
-                location: None,
-                call: Call::Unknown,
-                is_runtime: false,
-                parallel_loop: None,
-                recursion: 1,
-            });
+            let node = tree.push(TreeNode::new(None, Label::Procedure(0)));
             tree.exclusive.add(node, amounts);
         }
         tree

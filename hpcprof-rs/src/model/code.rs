@@ -14,7 +14,7 @@ pub struct Module {
     pub analysed: bool,
 }
 
-/// A procedure, or a loop or a partial root under the name that it has in views.
+/// A procedure; or a loop of the machine code or a partial root, under the name that it has in views.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Procedure {
     /// Its name.
@@ -94,10 +94,10 @@ pub struct Code {
     pub files: Vec<String>,
     /// Load modules.
     pub modules: Vec<Module>,
-    /// Procedures; then loops and partial roots, from [`Code::procedure_count`] on.
+    /// Procedures.
     pub procedures: Vec<Procedure>,
-    /// How many of `procedures` are procedures.
-    pub procedure_count: usize,
+    /// Loops and partial roots.
+    pub regions: Vec<Procedure>,
     /// Parallel loops.
     pub loops: Vec<ParallelLoop>,
 }

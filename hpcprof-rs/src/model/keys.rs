@@ -1,8 +1,7 @@
 //! Stable keys: what tells a context or a run apart in every database, whatever the build or the machine.
 
-use crate::model::code::Code;
-use crate::model::symbols::Kind;
-use crate::model::tree::TreeNode;
+use crate::model::code::{Code, Procedure};
+use crate::model::tree::{Label, TreeNode};
 use hpc_formats::structure::Origin;
 
 /// The 64-bit FNV-1a hash, which is the same in every version and on every machine.
@@ -30,28 +29,29 @@ impl StableHash {
 /// runtimes further out, loops around a call. A loop counts by its position in its procedure, sampled or
 /// not. Contexts that differ in nothing else have one key.
 pub fn contexts(nodes: impl ExactSizeIterator<Item = TreeNode>, code: &Code) -> Vec<i64> {
-    let names =
-        code.procedures.iter().map(|p| StableHash::default().with(plain(&p.name).as_bytes()));
-    let names: Vec<StableHash> = names.collect();
+    let hash = |p: &Procedure| StableHash::default().with(plain(&p.name).as_bytes()).0;
+    let names: Vec<u64> = code.procedures.iter().map(hash).collect();
     // By context: its key, and that of the nearest procedure of the user's at or around it.
     let mut keys: Vec<(i64, u64)> = Vec::with_capacity(nodes.len());
     for node in nodes {
         let (above, path) = node.parent.map_or((0, 0), |p| keys[p as usize]);
-        let row = code.procedure(node.procedure);
-        let is_user = row.origin == Origin::User;
-        let named = |name: StableHash| StableHash(path).with(&name.0.to_le_bytes()).0;
-        let own = match (node.kind, node.parallel_loop) {
-            (Kind::Line, _) => above as u64,
-            (Kind::Loop, _) => {
+        let is_user = node.label.origin(code) == Origin::User;
+        let named = |name: u64| StableHash(path).with(&name.to_le_bytes()).0;
+        let own = match node.label {
+            Label::Procedure(p) | Label::Inlined(p) => named(names[p as usize]),
+            Label::Partial(r) => named(hash(&code.regions[r as usize])),
+            Label::Loop(r) => {
                 let around = if is_user { path } else { above as u64 };
-                StableHash(around).with(b"loop").with(&row.position.to_le_bytes()).0
+                let position = code.regions[r as usize].position;
+                StableHash(around).with(b"loop").with(&position.to_le_bytes()).0
             }
-            (Kind::ParallelLoop, Some(index)) => {
-                named(StableHash::default().with(code.parallel_loop(index).name.as_bytes()))
+            Label::ParallelLoop(l) => {
+                named(StableHash::default().with(code.parallel_loop(l).name.as_bytes()).0)
             }
-            _ => named(names[node.procedure as usize]),
+            _ => above as u64,
         };
-        let is_code = !matches!(node.kind, Kind::Line | Kind::Loop | Kind::ParallelLoop);
+        let is_code =
+            matches!(node.label, Label::Procedure(_) | Label::Inlined(_) | Label::Partial(_));
         keys.push((own as i64, if is_user && is_code { own } else { path }));
     }
     keys.into_iter().map(|(key, _)| key).collect()

@@ -10,7 +10,6 @@ pub mod keys;
 pub mod loops;
 pub mod metrics;
 pub mod spread;
-pub mod summary;
 pub mod symbols;
 pub mod tree;
 pub mod warnings;

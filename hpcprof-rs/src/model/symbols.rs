@@ -78,7 +78,7 @@ pub struct Procedure {
 }
 
 numbered! {
-    /// What a [`FrameScope`] or a context stands for.
+    /// What a [`FrameScope`], a context or a node of a view stands for.
     Kind {
         /// A procedure with a frame of its own.
         Procedure = 1, "procedure";
@@ -90,10 +90,14 @@ numbered! {
         Line = 4, "line";
         /// The root of paths whose outer part is missing.
         Partial = 5, "partial";
-        /// The root of a thread that no other context leads to.
-        ThreadRoot = 6, "thread-root";
         /// A parallel loop, which stands for its frames. Of folded trees only.
-        ParallelLoop = 7, "parallel-loop";
+        ParallelLoop = 6, "parallel-loop";
+        /// A load module. Of views only, as those that follow.
+        Module = 7, "module";
+        /// A source file.
+        File = 8, "file";
+        /// Contexts that are left out.
+        Pruned = 9, "pruned";
     }
 }
 

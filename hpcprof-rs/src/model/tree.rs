@@ -1,7 +1,9 @@
 //! A tree of contexts with exclusive values, by final number. A parent comes before its children, and amounts
 //! are whole base units.
 
+use crate::model::code::{Code, ParallelLoop, Procedure};
 use crate::model::symbols::Kind;
+use hpc_formats::structure::Origin;
 
 /// A place in the source.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -42,17 +44,120 @@ impl Call {
     }
 }
 
-/// A context.
+/// What a context or a node of a view stands for.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Label {
+    /// A procedure, by index.
+    Procedure(u32),
+    /// A procedure inlined in what is above it.
+    Inlined(u32),
+    /// A loop, by index among the regions.
+    Loop(u32),
+    /// The root of paths whose outer part is missing, by index among the regions.
+    Partial(u32),
+    /// A source line of what is above it.
+    Line(SourceLocation),
+    /// A parallel loop, by index.
+    ParallelLoop(u32),
+    /// A load module, by index; `None` for what is in no module.
+    Module(Option<u32>),
+    /// A source file, by index; `None` when unknown.
+    File(Option<u32>),
+    /// So many contexts that are left out.
+    Pruned(u32),
+}
+
+impl Label {
+    /// Its kind.
+    pub fn kind(self) -> Kind {
+        match self {
+            Label::Procedure(_) => Kind::Procedure,
+            Label::Inlined(_) => Kind::Inlined,
+            Label::Loop(_) => Kind::Loop,
+            Label::Partial(_) => Kind::Partial,
+            Label::Line(_) => Kind::Line,
+            Label::ParallelLoop(_) => Kind::ParallelLoop,
+            Label::Module(_) => Kind::Module,
+            Label::File(_) => Kind::File,
+            Label::Pruned(_) => Kind::Pruned,
+        }
+    }
+
+    /// The same, whether a compiler inlined it or not.
+    pub fn merged(self) -> Label {
+        match self {
+            Label::Inlined(procedure) => Label::Procedure(procedure),
+            other => other,
+        }
+    }
+
+    /// The procedure that it is.
+    pub fn procedure(self) -> Option<u32> {
+        match self {
+            Label::Procedure(procedure) | Label::Inlined(procedure) => Some(procedure),
+            _ => None,
+        }
+    }
+
+    /// Whether it is a loop of the machine code.
+    pub fn is_loop(self) -> bool {
+        matches!(self, Label::Loop(_))
+    }
+
+    /// Whether it stands for what is left out.
+    pub fn is_pruned(self) -> bool {
+        matches!(self, Label::Pruned(_))
+    }
+
+    /// The parallel loop that it is.
+    pub fn parallel_loop(self, code: &Code) -> Option<&ParallelLoop> {
+        match self {
+            Label::ParallelLoop(index) => Some(code.parallel_loop(index)),
+            _ => None,
+        }
+    }
+
+    /// The code that it is: a procedure, a loop or a partial root; of a parallel loop its entry.
+    pub fn code(self, code: &Code) -> Option<&Procedure> {
+        match self {
+            Label::Procedure(p) | Label::Inlined(p) => Some(code.procedure(p)),
+            Label::Loop(r) | Label::Partial(r) => Some(&code.regions[r as usize]),
+            Label::ParallelLoop(l) => Some(code.procedure(code.parallel_loop(l).entry)),
+            Label::Line(_) | Label::Module(_) | Label::File(_) | Label::Pruned(_) => None,
+        }
+    }
+
+    /// Whose code it is; the user's where that is not known.
+    pub fn origin(self, code: &Code) -> Origin {
+        self.code(code).map_or(Origin::User, |own| own.origin)
+    }
+
+    /// The path of its load module.
+    pub fn module(self, code: &Code) -> Option<&str> {
+        match self {
+            Label::Module(m) => m.map(|m| code.module(m)),
+            other => code.module_of(other.code(code)?),
+        }
+    }
+
+    /// Where it is in the source: a procedure's declaration, the call of a parallel loop.
+    pub fn location(self, code: &Code) -> Option<SourceLocation> {
+        match self {
+            Label::ParallelLoop(l) => code.parallel_loop(l).call,
+            Label::Line(location) => Some(location),
+            Label::File(file) => file.map(|file| SourceLocation { file, line: 0 }),
+            other => other.code(code)?.declared,
+        }
+    }
+}
+
+/// A context, or a node of a view.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct TreeNode {
-    /// The calling or enclosing context.
+    /// What is above it: the calling or enclosing context.
     pub parent: Option<u32>,
     /// What it stands for.
-    pub kind: Kind,
-    /// Index of its procedure.
-    pub procedure: u32,
-    /// The line of a [`Kind::Line`].
-    pub location: Option<SourceLocation>,
+    pub label: Label,
     /// Where it is called.
     pub call: Call,
     /// Whether it is a task runtime's frame, which has no user-level frame.
@@ -61,6 +166,23 @@ pub struct TreeNode {
     pub parallel_loop: Option<u32>,
     /// How many times the procedure is active at most, folded recursion included.
     pub recursion: u32,
+}
+
+impl TreeNode {
+    /// A node of which nothing else is known.
+    pub fn new(parent: Option<u32>, label: Label) -> TreeNode {
+        TreeNode {
+            parent,
+            label,
+            call: Call::Unknown,
+            is_runtime: false,
+            parallel_loop: match label {
+                Label::ParallelLoop(index) => Some(index),
+                _ => None,
+            },
+            recursion: 1,
+        }
+    }
 }
 
 /// The values of all metrics for each node of a tree.

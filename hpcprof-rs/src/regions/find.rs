@@ -3,7 +3,6 @@
 use crate::catalogue::Catalogue;
 use crate::model::code::Code;
 use crate::model::metrics::{CATEGORY_PREFIX, IDLENESS, OVERHEAD, WORK};
-use crate::model::symbols::Kind;
 use crate::model::tree::{SourceLocation, Tree};
 use crate::regions::construct::{Role, is_hand_over, role};
 use hpc_formats::profile::LOCK_WAIT;
@@ -92,8 +91,8 @@ pub fn find(catalogue: &Catalogue, tree: &Tree) -> Regions {
     let mut states: Vec<State> = Vec::with_capacity(tree.nodes.len());
     for (id, node) in (0..).zip(&tree.nodes) {
         let mut state = node.parent.map_or(State::default(), |p| states[p as usize]);
-        let is_code = matches!(node.kind, Kind::Procedure | Kind::Inlined);
-        let own = roles[node.procedure as usize].filter(|_| is_code);
+        let procedure = node.label.procedure();
+        let own = procedure.and_then(|p| roles[p as usize]);
         let role = match node.parallel_loop {
             Some(_) if own.is_none_or(|own| !is_openmp(own.construct())) => {
                 Some(Role::Forks(Construct::ParIter))
@@ -104,7 +103,7 @@ pub fn find(catalogue: &Catalogue, tree: &Tree) -> Regions {
             if state.region.is_none() {
                 let (name, call) = match node.parallel_loop.map(|l| code.parallel_loop(l)) {
                     Some(found) => (found.name.clone(), found.call),
-                    None => (name_of(code, role, node.procedure, state.user), node.call.location()),
+                    None => (name_of(code, role, procedure, state.user), node.call.location()),
                 };
                 let place = match role.construct() {
                     Construct::StdThread => Place::Worker,
@@ -133,10 +132,10 @@ pub fn find(catalogue: &Catalogue, tree: &Tree) -> Regions {
             }
             state.parallel_loop = state.parallel_loop.or(node.parallel_loop);
             state.is_forked |= matches!(role, Role::Forks(_));
-        } else if is_code && code.procedure(node.procedure).origin == Origin::User {
-            state.user = Some(node.procedure);
+        } else if let Some(own) = procedure.filter(|p| code.procedure(*p).origin == Origin::User) {
+            state.user = Some(own);
         }
-        state.is_in_pool |= is_code && hands_over[node.procedure as usize];
+        state.is_in_pool |= procedure.is_some_and(|p| hands_over[p as usize]);
         states.push(state);
         let values = tree.exclusive.of(id);
         let value = |metric: Option<usize>| metric.map_or(0, |m| values[m]);
@@ -175,9 +174,9 @@ fn executions(code: &Code, parallel_loop: u32, place: Place) -> Option<u64> {
     u64::try_from(counted).ok().filter(|count| *count > 0)
 }
 
-fn name_of(code: &Code, role: Role, procedure: u32, user: Option<u32>) -> String {
+fn name_of(code: &Code, role: Role, procedure: Option<u32>, user: Option<u32>) -> String {
     let named = match role.construct() {
-        Construct::Libgomp | Construct::Libomp => Some(procedure),
+        Construct::Libgomp | Construct::Libomp => procedure,
         _ => user,
     };
     named.map_or("?".to_owned(), |p| code.procedure(p).name.clone())

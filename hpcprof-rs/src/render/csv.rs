@@ -56,7 +56,7 @@ fn write<W: Write>(
         out.write_field(id.to_string())?;
         out.write_field(number(node.parent))?;
         out.write_field((depth + 1).to_string())?;
-        out.write_field(node.kind)?;
+        out.write_field(node.label.kind().name())?;
         out.write_field(names::shown(code, node.label))?;
         out.write_field(one_line(node.label.module(code).unwrap_or_default()))?;
         for location in [node.label.location(code), node.call.location()] {

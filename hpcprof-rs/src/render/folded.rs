@@ -30,7 +30,7 @@ pub fn print(
         path.truncate(depth);
         // The separator of frames is no part of a name.
         path.push(names::shown(code, node.label).replace(';', ":"));
-        let below = sum(node.children.iter().map(|c| amount(*c)));
+        let below = sum(view.children[id as usize].iter().map(|c| amount(*c)));
         let own = amount(id).saturating_sub(below).saturating_add(carried);
         let steps = own.saturating_add(step / 2).div_euclid(step);
         if steps <= 0 {

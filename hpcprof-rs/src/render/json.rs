@@ -14,9 +14,8 @@ use crate::model::metrics::{FIXED, Metric, ZEROED};
 use crate::model::tree::SourceLocation;
 use crate::render::names;
 use crate::render::numbers::exact_seconds;
-use crate::views::bottom_up;
 use crate::views::fold::FoldOptions;
-use crate::views::view::View;
+use crate::views::view::{View, ViewKind};
 use hpc_formats::json::{OrNull, Text, members, object};
 use hpc_formats::profile::Aggregation;
 use std::collections::BTreeMap;
@@ -192,7 +191,7 @@ fn folded(view: &View, options: FoldOptions) -> String {
         ("runtime", runtime),
         ("parallel-loop", runtime),
         ("line", !options.lines),
-        ("loop", view.name == bottom_up::NAME),
+        ("loop", view.kind == ViewKind::BottomUp),
         ("system-inlined", !options.std_inlined),
         ("recursion", options.recursion),
         ("start-up", options.start_up),
@@ -205,7 +204,7 @@ fn head(view: &View, options: FoldOptions, columns: &Columns<'_>, text: &mut Str
     let run = &columns.catalogue.statistics;
     let members = members(&[
         ("schema", &Text(SCHEMA)),
-        ("view", &Text(view.name)),
+        ("view", &Text(view.kind.name())),
         ("projection", &Text(options.projection.name())),
         ("unit", &Text("seconds")),
         ("program", &Text(&run.program)),
@@ -269,12 +268,12 @@ fn node(view: &View, columns: &Columns<'_>, id: u32, form: Form, text: &mut Stri
         text,
         "\"kind\":{},\"name\":{},\"module\":{},\"file\":{file},\"line\":{line},\
          \"call_file\":{call_file},\"call_line\":{call_line},\"inclusive\":",
-        string(node.kind),
+        string(node.label.kind().name()),
         string(&names::label(code, node.label)),
         OrNull(node.label.module(code).map(string)),
     );
     columns.amounts(view.inclusive.of(id), text);
-    if let Some(zeroed) = node.label.zeroed_span(catalogue) {
+    if let Some(zeroed) = catalogue.zeroed_span(node.label) {
         // It is one more of the inclusive values.
         text.pop();
         let _ = write!(text, ",{}:{}}}", string(ZEROED), exact_seconds(zeroed));
@@ -284,7 +283,7 @@ fn node(view: &View, columns: &Columns<'_>, id: u32, form: Form, text: &mut Stri
     }
     text.push_str(",\"exclusive\":");
     columns.amounts(view.exclusive.of(id), text);
-    if let Some(spread) = &node.spread {
+    if let Some(spread) = &view.spreads[id as usize] {
         let values = view.inclusive.of(id);
         let _ = write!(text, ",\"statistics\":{}", statistics(spread, columns, values));
     }

@@ -2,8 +2,7 @@
 
 use crate::error::one_line;
 use crate::model::code::Code;
-use crate::model::tree::SourceLocation;
-use crate::views::view::Label;
+use crate::model::tree::{Label, SourceLocation};
 
 pub use crate::model::symbols::base_name;
 
@@ -19,7 +18,8 @@ pub fn location(code: &Code, at: SourceLocation) -> String {
 /// The name of a node.
 pub fn label(code: &Code, label: Label) -> String {
     match label {
-        Label::Procedure(p) => code.procedure(p).name.clone(),
+        Label::Procedure(p) | Label::Inlined(p) => code.procedure(p).name.clone(),
+        Label::Loop(r) | Label::Partial(r) => code.regions[r as usize].name.clone(),
         Label::Line(at) => location(code, at),
         Label::Module(m) => m.map_or("[no module]", |m| code.module(m)).to_owned(),
         Label::File(f) => f.map_or("[no file]", |f| code.file(f)).to_owned(),

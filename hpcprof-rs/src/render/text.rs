@@ -5,12 +5,12 @@ use crate::catalogue::Catalogue;
 use crate::catalogue::metrics::{FIXED, IDLENESS, MetricSelector, OVERHEAD, WORK, effort};
 use crate::error::one_line;
 use crate::model::metrics::{ON_PATH, ZEROED};
-use crate::model::symbols::Kind;
+use crate::model::tree::{Label, TreeNode};
 use crate::render::chance;
 use crate::render::numbers::{derived, percent, seconds};
 use crate::render::style::Style;
 use crate::render::{loops, names};
-use crate::views::view::{Label, View, ViewNode};
+use crate::views::view::{View, ViewKind};
 use std::io::{self, Write};
 
 /// A column of amounts.
@@ -67,7 +67,7 @@ pub fn print(
     let mut stack: Vec<(u32, bool, String)> = roots.map(|r| (*r, true, String::new())).collect();
     while let Some((id, is_last, guides)) = stack.pop() {
         let node = view.node(id);
-        if node.kind == "pruned" && printer.is_little(id) {
+        if node.label.is_pruned() && printer.is_little(id) {
             continue;
         }
         // An only child continues its parent's column: long call chains stay readable.
@@ -77,8 +77,9 @@ pub fn print(
             (Some(_), false) => ("├ ", "│ "),
         };
         printer.row(id, &format!("{guides}{branch}"), hot.contains(&id), out)?;
-        for (position, child) in node.children.iter().enumerate().rev() {
-            let is_last = position + 1 == node.children.len();
+        let children = &view.children[id as usize];
+        for (position, child) in children.iter().enumerate().rev() {
+            let is_last = position + 1 == children.len();
             stack.push((*child, is_last, format!("{guides}{below}")));
         }
     }
@@ -104,10 +105,10 @@ fn columns(
     let is_on_path = |metric: usize| catalogue.metrics[metric].name == ON_PATH;
     columns.extend(sorted.filter(|m| is_on_path(*m)).map(|_| Column::Zeroed));
     // In the bottom-up view a caller has no exclusive amounts, and a root's equal its inclusive.
-    let both = view.name == "top-down";
+    let both = view.kind == ViewKind::TopDown;
     let wide = style.width >= 110;
     let category = sorted.filter(|metric| *metric >= FIXED.len());
-    let has_spreads = view.nodes.iter().any(|node| node.spread.is_some());
+    let has_spreads = view.spreads.iter().any(Option::is_some);
     for metric in (0..FIXED.len()).chain(category) {
         // Spreads are of work, and names need room.
         if has_spreads && !wide && ![Some(WORK), sorted].contains(&Some(metric)) {
@@ -145,7 +146,7 @@ impl Printer<'_> {
             out,
             "{} of {}: effort {} s = work {} + idleness {} + overhead {} s, {} cores, \
              {:.1} % of {} samples rooted{missing}",
-            self.view.name,
+            self.view.kind.name(),
             names::middle(&one_line(&run.program), 40),
             seconds(total),
             seconds(self.view.totals[WORK]),
@@ -163,10 +164,10 @@ impl Printer<'_> {
             let width = self.width(*column);
             line.push_str(&format!("{:>width$}", self.title(*column)));
         }
-        let what = match self.view.name {
-            "bottom-up" => "procedure, then its callers",
-            "flat" => "module, file, procedure, loop",
-            _ => "calling context",
+        let what = match self.view.kind {
+            ViewKind::BottomUp => "procedure, then its callers",
+            ViewKind::Flat => "module, file, procedure, loop",
+            ViewKind::TopDown => "calling context",
         };
         line.push_str(&format!("  {what}"));
         writeln!(out, "{}", self.style.bold(&line))
@@ -198,7 +199,7 @@ impl Printer<'_> {
         let (inclusive, exclusive) = (self.view.inclusive.of(id), self.view.exclusive.of(id));
         let mut line = String::new();
         let repeats = self.repeats(id);
-        let spread = self.view.node(id).spread.as_ref();
+        let spread = self.view.spreads[id as usize].as_ref();
         for column in &self.columns {
             let cell = match column {
                 _ if repeats => String::new(),
@@ -209,7 +210,7 @@ impl Printer<'_> {
                 Column::Derived => self.metric.value(inclusive).map_or("-".to_owned(), derived),
                 Column::Zeroed => {
                     let label = self.view.node(id).label;
-                    or_dash(label.zeroed_span(self.catalogue).map(seconds))
+                    or_dash(self.catalogue.zeroed_span(label).map(seconds))
                 }
                 Column::Inclusive(m) => amount(inclusive[*m]),
                 Column::Exclusive(m) => amount(exclusive[*m]),
@@ -230,9 +231,9 @@ impl Printer<'_> {
             .saturating_sub(line.chars().count() + 2 + guides.chars().count())
             .max(24);
         let text = self.describe(id, room);
-        let text = match (hot, self.view.node(id).kind) {
+        let text = match (hot, self.view.node(id).label) {
             (true, _) => self.style.paint("1;31", &text),
-            (_, "pruned" | "partial") => self.style.faint(&text),
+            (_, Label::Pruned(_) | Label::Partial(_)) => self.style.faint(&text),
             _ => text,
         };
         writeln!(out, "{line}{mark}{}{text}", self.style.faint(guides))
@@ -250,7 +251,7 @@ impl Printer<'_> {
     /// Whether a caller is the only one, so that its numbers are those of the line above.
     fn repeats(&self, id: u32) -> bool {
         let parent = self.view.node(id).parent;
-        self.view.name == "bottom-up"
+        self.view.kind == ViewKind::BottomUp
             && parent.is_some_and(|p| self.view.inclusive.of(p) == self.view.inclusive.of(id))
     }
 
@@ -278,15 +279,15 @@ impl Printer<'_> {
         format!("{}{}", names::middle(&name, room), extras.concat())
     }
 
-    fn location(&self, node: &ViewNode) -> Option<String> {
+    fn location(&self, node: &TreeNode) -> Option<String> {
         let code = &self.catalogue.code;
         let procedure = match node.label {
-            // The name of a loop says where it is.
-            Label::Procedure(p) if node.kind != Kind::Loop.name() => code.procedure(p),
             Label::ParallelLoop(l) => {
                 return code.parallel_loop(l).call.map(|at| names::location(code, at));
             }
-            _ => return None,
+            // The name of a loop says where it is.
+            Label::Loop(_) => return None,
+            label => label.code(code)?,
         };
         if let Some(at) = procedure.declared {
             return Some(names::location(code, at));
@@ -301,9 +302,8 @@ impl Printer<'_> {
 
     /// A remark if the order of some siblings may be chance.
     fn chance(&self) -> Option<String> {
-        let lists = self.view.nodes.iter().map(|node| &node.children);
-        let lists = lists.chain([&self.view.roots]).map(|siblings| {
-            let shown = siblings.iter().filter(|id| self.view.node(**id).kind != "pruned");
+        let lists = self.view.children.iter().chain([&self.view.roots]).map(|siblings| {
+            let shown = siblings.iter().filter(|id| !self.view.node(**id).label.is_pruned());
             let values = shown.map(|id| self.view.inclusive.of(*id));
             values.filter_map(|v| self.metric.sampled(self.catalogue.errors(), v)).collect()
         });
@@ -320,14 +320,14 @@ impl Printer<'_> {
         let largest = |ids: &[u32]| {
             ids.iter()
                 .copied()
-                .filter(|id| self.view.node(*id).kind != "pruned")
+                .filter(|id| !self.view.node(*id).label.is_pruned())
                 .max_by_key(|id| (amount(*id), std::cmp::Reverse(*id)))
         };
         let mut path = Vec::new();
         let mut next = largest(&self.view.roots).filter(|id| amount(*id) > 0);
         while let Some(id) = next {
             path.push(id);
-            next = largest(&self.view.node(id).children)
+            next = largest(&self.view.children[id as usize])
                 .filter(|child| amount(*child) > 0 && amount(*child) >= amount(id) / 2);
         }
         path

@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::model::code::Code;
 use crate::model::experiment::{Experiment, ProcessSummary};
 use crate::model::symbols::Kind;
-use crate::model::tree::{SourceLocation, TreeNode, Values};
+use crate::model::tree::{Label, SourceLocation, TreeNode, Values};
 use crate::passes::merge::number::Numbers;
 use crate::passes::merge::values::{Sink, Sums, ThreadValue};
 use crate::schema;
@@ -220,18 +220,24 @@ impl ColumnFiles<'_> {
             }
         }
         let used: Vec<u32> = (0..contexts.len()).filter(|id| is_used[*id as usize]).collect();
-        let texts = Texts::new(&self.experiment.code);
+        let code = &self.experiment.code;
+        let texts = Texts::new(code);
         let id = |id: u32| id as i32 + 1;
         let line = |at: SourceLocation| at.line as i32;
         let columns = |ids: &[u32]| {
             let nodes: Vec<TreeNode> = ids.iter().map(|id| contexts.node(*id)).collect();
             let nodes = || nodes.iter();
-            let procedure = |n: &TreeNode| self.experiment.code.procedure(n.procedure);
-            let module = |n: &TreeNode| Some(texts.modules[procedure(n).module? as usize].clone());
-            let place = |n: &TreeNode| n.location.or(procedure(n).declared);
+            // A line has the name of what it is a line of.
+            let named = |n: &TreeNode| match (n.label, n.parent) {
+                (Label::Line(_), Some(parent)) => contexts.node(parent).label,
+                _ => n.label,
+            };
+            let module =
+                |n: &TreeNode| Some(texts.modules[named(n).code(code)?.module? as usize].clone());
+            let place = |n: &TreeNode| n.label.location(code);
             let file = |n: &TreeNode| Some(texts.files[place(n)?.file as usize].clone());
-            let kinds = nodes().map(|n| texts.kinds[n.kind as usize - 1].clone());
-            let names = nodes().map(|n| texts.names[n.procedure as usize].clone());
+            let kinds = nodes().map(|n| texts.kinds[n.label.kind() as usize - 1].clone());
+            let names = nodes().map(|n| texts.name(named(n)));
             let depths = ids.iter().map(|at| depths[*at as usize]);
             let scopes = ids.iter().map(|at| id(scopes[*at as usize]));
             let parents = nodes().map(|n| n.parent.map(id));
@@ -291,7 +297,8 @@ fn properties(columns: &[Field<'_>]) -> WriterPropertiesBuilder {
 /// All names as Parquet texts, which rows share.
 struct Texts {
     kinds: [ByteArray; Kind::ALL.len()],
-    names: Vec<ByteArray>,
+    procedures: Vec<ByteArray>,
+    regions: Vec<ByteArray>,
     modules: Vec<ByteArray>,
     files: Vec<ByteArray>,
 }
@@ -301,9 +308,19 @@ impl Texts {
         let text = |text: &String| ByteArray::from(text.as_str());
         Texts {
             kinds: Kind::ALL.map(|kind| ByteArray::from(kind.name())),
-            names: code.procedures.iter().map(|p| text(&p.name)).collect(),
+            procedures: code.procedures.iter().map(|p| text(&p.name)).collect(),
+            regions: code.regions.iter().map(|r| text(&r.name)).collect(),
             modules: code.modules.iter().map(|m| text(&m.path)).collect(),
             files: code.files.iter().map(text).collect(),
+        }
+    }
+
+    fn name(&self, label: Label) -> ByteArray {
+        match label {
+            Label::Loop(region) | Label::Partial(region) => self.regions[region as usize].clone(),
+            label => {
+                label.procedure().map_or(ByteArray::new(), |p| self.procedures[p as usize].clone())
+            }
         }
     }
 }

@@ -6,9 +6,7 @@ use crate::model::errors::Errors;
 use crate::model::experiment::Experiment;
 use crate::model::keys;
 use crate::model::metrics::per_unit;
-use crate::model::summary::Summary;
-use crate::model::symbols::Kind;
-use crate::model::tree::{self, Call, SourceLocation, TreeNode, Values};
+use crate::model::tree::{self, Call, Label, SourceLocation, Tree, TreeNode, Values};
 use crate::model::warnings::Warnings;
 use crate::passes::merge::values::Spreads;
 use crate::schema;
@@ -72,7 +70,7 @@ impl<'a> Catalogue<'a> {
     pub fn end(
         self,
         loops: &[ParallelLoop],
-        summaries: &[(&'static str, Summary)],
+        summaries: &[(&'static str, Tree)],
         files: &[DataFile],
     ) -> Result<()> {
         let directory = self.directory;
@@ -83,16 +81,13 @@ impl<'a> Catalogue<'a> {
     fn end_file(
         mut self,
         loops: &[ParallelLoop],
-        summaries: &[(&'static str, Summary)],
+        summaries: &[(&'static str, Tree)],
         files: &[DataFile],
     ) -> rusqlite::Result<()> {
         let (connection, code) = (&self.connection, &self.experiment.code);
         write_loops(connection, loops)?;
-        write_summaries(connection, summaries, |summary| {
-            let nodes = summary.nodes.iter().map(|node| node.context);
-            self.scopes.add_some(code, nodes)
-        })?;
-        write_scopes(connection, code, &self.scopes)?;
+        write_summaries(connection, summaries, &mut self.scopes, code)?;
+        write_scopes(connection, &self.scopes)?;
         insert(connection, "data_file", files, |rows, _, file| {
             rows.add(params![file.path, signed(file.bytes), file.crc32])
         })?;
@@ -265,8 +260,7 @@ fn write_code(connection: &Connection, code: &Code) -> rusqlite::Result<()> {
     insert(connection, "module", &code.modules, |rows, id, m| {
         rows.add(params![id, m.path, m.build_id, m.analysed])
     })?;
-    let (procedures, regions) = code.procedures.split_at(code.procedure_count);
-    for (table, all) in [("procedure", procedures), ("region", regions)] {
+    for (table, all) in [("procedure", &code.procedures), ("region", &code.regions)] {
         insert(connection, table, all, |rows, number, p| {
             let (file, line) = location(p.declared);
             let (module, origin) = (p.module.map(id), p.origin.name());
@@ -304,9 +298,14 @@ fn location(at: Option<SourceLocation>) -> (Option<i64>, Option<u32>) {
     (at.map(|at| id(at.file)), at.map(|at| at.line))
 }
 
-fn write_scopes(connection: &Connection, code: &Code, scopes: &Scopes) -> rusqlite::Result<()> {
+fn write_scopes(connection: &Connection, scopes: &Scopes) -> rusqlite::Result<()> {
     insert(connection, "scope", scopes.all(), |rows, number, scope| {
-        let (file, line) = location(scope.location);
+        let (own, parallel_loop) = match scope.label {
+            Label::Line(at) => (Some(at), None),
+            Label::ParallelLoop(index) => (None, Some(index)),
+            _ => (None, None),
+        };
+        let (file, line) = location(own);
         let (call_file, call_line) = location(scope.call.location());
         let calls = match scope.call {
             Call::Unknown => None,
@@ -315,10 +314,10 @@ fn write_scopes(connection: &Connection, code: &Code, scopes: &Scopes) -> rusqli
         };
         rows.add(params![
             number,
-            scope.kind.name(),
+            scope.label.kind().name(),
             scope.procedure.map(id),
-            scope.region.map(|r| id(r - code.procedure_count as u32)),
-            scope.parallel_loop.map(id),
+            scope.region.map(id),
+            parallel_loop.map(id),
             file,
             line,
             call_file,
@@ -349,8 +348,8 @@ fn write_contexts(
         let depth = above.map_or(0, |p| depths[p as usize] + 1);
         depths.push(depth);
         let outer = above.map(|p| owners[p as usize]);
-        let (owner, caller) = match (node.kind, outer) {
-            (Kind::Loop, Some(outer)) => (outer, callers[outer as usize]),
+        let (owner, caller) = match (node.label, outer) {
+            (Label::Loop(_), Some(outer)) => (outer, callers[outer as usize]),
             _ => (number, outer),
         };
         owners.push(owner);
@@ -405,25 +404,24 @@ fn write_values(
 /// Writes the stored views.
 fn write_summaries(
     connection: &Connection,
-    summaries: &[(&str, Summary)],
-    mut scopes: impl FnMut(&Summary) -> Vec<Option<u32>>,
+    summaries: &[(&str, Tree)],
+    scopes: &mut Scopes,
+    code: &Code,
 ) -> rusqlite::Result<()> {
     let mut rows = Rows::new(connection, "summary");
     let mut values = Rows::new(connection, "summary_value");
     let mut before = 0;
     for (view, summary) in summaries {
-        let scopes = scopes(summary);
+        let scopes = scopes.add(code, summary.nodes.iter().copied());
         let own_id = |index: u32| id(before + index);
-        for (index, node) in (0..).zip(&summary.nodes) {
-            rows.add(params![
-                own_id(index),
-                view,
-                node.parent.map(own_id),
-                scopes[index as usize].map(id),
-                node.context.map_or(1, |context| context.recursion),
-                signed(node.nodes)
-            ])?;
-            for (metric, value) in summary.own.of(index).iter().enumerate() {
+        for ((index, node), scope) in (0..).zip(&summary.nodes).zip(scopes) {
+            let nodes = match node.label {
+                Label::Pruned(nodes) => nodes,
+                _ => 1,
+            };
+            let (parent, scope) = (node.parent.map(own_id), scope.map(id));
+            rows.add(params![own_id(index), view, parent, scope, node.recursion, nodes])?;
+            for (metric, value) in summary.exclusive.of(index).iter().enumerate() {
                 if *value != 0 {
                     values.add(params![own_id(index), metric as i64, value])?;
                 }

@@ -2,22 +2,17 @@
 
 use crate::model::code::Code;
 use crate::model::hash::NumberedSet;
-use crate::model::symbols::Kind;
-use crate::model::tree::{Call, SourceLocation, TreeNode};
+use crate::model::tree::{Call, Label, TreeNode};
 
 /// What contexts stand for, wherever they are called from.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Scope {
-    /// Its kind.
-    pub kind: Kind,
+    /// What it is.
+    pub label: Label,
     /// The procedure whose code it is; `None` for a partial root or what lies in one.
     pub procedure: Option<u32>,
-    /// The loop or partial root that it is, or whose line it is: an index among the procedures.
+    /// The loop or partial root that it is, or whose line it is.
     pub region: Option<u32>,
-    /// The parallel loop that it is.
-    pub parallel_loop: Option<u32>,
-    /// The line of a line.
-    pub location: Option<SourceLocation>,
     /// Where it is called.
     pub call: Call,
     /// Whether it is a task runtime's frame.
@@ -34,43 +29,26 @@ impl Scopes {
         self.0.iter()
     }
 
-    /// The scope of each context of a tree.
-    pub fn add(&mut self, code: &Code, nodes: impl Iterator<Item = TreeNode>) -> Vec<u32> {
-        let scopes = self.add_some(code, nodes.map(Some));
-        scopes.into_iter().flatten().collect()
-    }
-
-    /// The same for nodes of which some are absent.
-    pub fn add_some(
+    /// The scope of each node of a tree; those of what is left out have none.
+    pub fn add(
         &mut self,
         code: &Code,
-        nodes: impl Iterator<Item = Option<TreeNode>>,
-    ) -> Vec<Option<u32>> {
-        // The procedure around each context.
-        let mut around: Vec<Option<u32>> = Vec::with_capacity(nodes.size_hint().0);
-        let mut own = |node: Option<TreeNode>| {
-            let Some(node) = node else {
-                around.push(None);
-                return None;
+        nodes: impl Iterator<Item = TreeNode>,
+    ) -> impl Iterator<Item = Option<u32>> {
+        // The procedure and the region around each context.
+        let mut around: Vec<(Option<u32>, Option<u32>)> = Vec::with_capacity(nodes.size_hint().0);
+        nodes.map(move |node| {
+            let above = node.parent.map_or((None, None), |p| around[p as usize]);
+            let (procedure, region) = match node.label {
+                Label::Procedure(p) | Label::Inlined(p) => (Some(p), None),
+                Label::ParallelLoop(l) => (Some(code.parallel_loop(l).entry), None),
+                Label::Loop(region) | Label::Partial(region) => (above.0, Some(region)),
+                _ => above,
             };
-            let above = node.parent.and_then(|p| around[p as usize]);
-            let is_region = node.procedure as usize >= code.procedure_count;
-            let inside = matches!(node.kind, Kind::Loop | Kind::Line | Kind::Partial);
-            // A line outside of all procedures has the procedure whose line it is.
-            let named = (!is_region).then_some(node.procedure);
-            let procedure = if inside { above.or(named) } else { Some(node.procedure) };
-            around.push(procedure);
-            let scope = Scope {
-                kind: node.kind,
-                procedure: procedure.filter(|p| (*p as usize) < code.procedure_count),
-                region: is_region.then_some(node.procedure),
-                parallel_loop: node.parallel_loop.filter(|_| node.kind == Kind::ParallelLoop),
-                location: node.location,
-                call: node.call,
-                is_runtime: node.is_runtime,
-            };
-            Some(self.0.insert_full(scope).0 as u32)
-        };
-        nodes.map(&mut own).collect()
+            around.push((procedure, region));
+            let TreeNode { label, call, is_runtime, .. } = node;
+            let scope = Scope { label, procedure, region, call, is_runtime };
+            (!label.is_pruned()).then(|| self.0.insert_full(scope).0 as u32)
+        })
     }
 }

@@ -7,15 +7,10 @@ use crate::catalogue::Catalogue;
 use crate::catalogue::metrics::MetricSelector;
 use crate::error::Result;
 use crate::model::hash::{FastMap, NumberedSet};
-use crate::model::summary::{Summary, SummaryNode};
-use crate::model::symbols::Kind;
-use crate::model::tree::{Tree, TreeNode, Values};
+use crate::model::tree::{Label, Tree, TreeNode, Values};
 use crate::views::prune::Limits;
 use crate::views::stored;
-use crate::views::view::{Label, View, ViewNode};
-
-/// Name of the view.
-pub const NAME: &str = "bottom-up";
+use crate::views::view::{View, ViewKind};
 
 /// Levels that a database stores.
 pub const STORED_DEPTH: usize = 6;
@@ -37,24 +32,21 @@ pub fn stored(
     if !has_levels || !stored::has_all(limits, metric, &catalogue.totals()?) {
         return Ok(None);
     }
-    Ok(Some(view_of(&catalogue.summary(NAME)?, limits.depth)))
+    Ok(Some(view_of(&catalogue.summary(ViewKind::BottomUp.name())?, limits.depth)))
 }
 
 /// The view of nodes, those of one level after the other, up to a depth.
-fn view_of(summary: &Summary, depth: Option<usize>) -> View {
-    let inclusive = summary.inclusive();
-    let mut view = View::new(NAME, summary.own.totals());
-    let mut levels: Vec<usize> = Vec::with_capacity(summary.nodes.len());
-    for (id, node) in (0..).zip(&summary.nodes) {
+fn view_of(tree: &Tree, depth: Option<usize>) -> View {
+    let inclusive = tree.inclusive();
+    let mut view = View::new(ViewKind::BottomUp, tree.exclusive.totals());
+    let mut levels: Vec<usize> = Vec::with_capacity(tree.nodes.len());
+    for (id, node) in (0..).zip(&tree.nodes) {
         let level = node.parent.map_or(1, |parent| levels[parent as usize] + 1);
         if depth.is_some_and(|depth| level > depth) {
             break;
         }
         levels.push(level);
-        view.push(match &node.context {
-            Some(context) => ViewNode::of(context, node.parent),
-            None => ViewNode::new(node.parent, "pruned", Label::Pruned(node.nodes)),
-        });
+        view.push(*node);
         view.inclusive.add(id, inclusive.of(id));
         if level == 1 {
             view.exclusive.add(id, inclusive.of(id));
@@ -90,13 +82,11 @@ pub fn summarise(
     tree: &Tree,
     depth: Option<usize>,
     keeps: impl Fn(&[i64]) -> bool,
-) -> (Summary, Vec<Option<u32>>) {
+) -> (Tree, Vec<Option<u32>>) {
     let metrics = tree.exclusive.metrics();
-    let mut out = Summary::new(metrics);
-    let mut numbers: NumberedSet<(Kind, Label)> = NumberedSet::default();
-    let labels = tree.nodes.iter();
-    let labels =
-        labels.map(|node| numbers.insert_full((merged(node.kind), Label::of(node))).0 as u32);
+    let mut out = Tree::new(metrics);
+    let mut numbers: NumberedSet<Label> = NumberedSet::default();
+    let labels = tree.nodes.iter().map(|node| numbers.insert_full(node.label.merged()).0 as u32);
     let labels: Vec<u32> = labels.collect();
     let has_values = |node: &u32| tree.exclusive.of(*node).iter().any(|v| *v != 0);
     let begin = |from: u32| Walk { from, at: procedure_of(tree, from), group: 0 };
@@ -130,8 +120,8 @@ pub fn summarise(
                 values.add(place, tree.exclusive.of(walk.from));
                 known.call = known.call.join(context.call);
                 known.recursion = known.recursion.max(context.recursion);
-                if context.kind == Kind::Procedure {
-                    known.kind = Kind::Procedure;
+                if let Label::Procedure(_) = context.label {
+                    known.label = context.label;
                 }
             }
             walk.group = next;
@@ -145,22 +135,20 @@ pub fn summarise(
             let own = own.map(|context| (context, values.of(place)));
             let kept = own.filter(|(_, values)| keeps(values));
             let node = match kept {
-                Some((context, _)) => out.push(SummaryNode {
-                    parent,
-                    context: Some(TreeNode { parent: None, ..*context }),
-                    nodes: 1,
-                }),
+                Some((context, _)) => out.push(TreeNode { parent, ..*context }),
                 None => {
-                    let add = || out.push(SummaryNode { parent, context: None, nodes: 0 });
+                    let add = || out.push(TreeNode::new(parent, Label::Pruned(0)));
                     let node = *left_out.entry(parent).or_insert_with(add);
-                    out.nodes[node as usize].nodes += 1;
+                    if let Label::Pruned(contexts) = &mut out.nodes[node as usize].label {
+                        *contexts += 1;
+                    }
                     node
                 }
             };
             if let Some((_, values)) = own {
-                out.own.add(node, values);
+                out.exclusive.add(node, values);
                 if let Some(parent) = parent {
-                    out.own.subtract(parent, values);
+                    out.exclusive.subtract(parent, values);
                 }
             }
             next.push(Group { node, is_kept: kept.is_some() });
@@ -181,18 +169,10 @@ pub fn summarise(
 /// The context at or around a context that is no loop, if there is one: callers are procedures.
 fn procedure_of(tree: &Tree, context: u32) -> u32 {
     let mut at = context;
-    while let (Kind::Loop, Some(around)) =
-        (tree.nodes[at as usize].kind, tree.nodes[at as usize].parent)
+    while let (true, Some(around)) =
+        (tree.nodes[at as usize].label.is_loop(), tree.nodes[at as usize].parent)
     {
         at = around;
     }
     at
-}
-
-/// It does not matter whether a compiler inlined a procedure.
-fn merged(kind: Kind) -> Kind {
-    match kind {
-        Kind::Inlined => Kind::Procedure,
-        kind => kind,
-    }
 }

@@ -13,8 +13,7 @@
 use crate::catalogue::Projection;
 use crate::model::code::Code;
 use crate::model::hash::FastMap;
-use crate::model::symbols::Kind;
-use crate::model::tree::{Call, SourceLocation, Tree, TreeNode, Values};
+use crate::model::tree::{Call, Label, SourceLocation, Tree, TreeNode, Values};
 use hpc_formats::structure::Origin;
 use hpcstruct_rs::known;
 
@@ -56,7 +55,7 @@ impl FoldOptions {
 }
 
 /// The identity of a context among its siblings.
-type Key = (Option<u32>, Kind, u32, Option<SourceLocation>, Option<u32>, Option<SourceLocation>);
+type Key = (Option<u32>, Label, Option<SourceLocation>);
 
 /// Where a folded context's cost and callees go.
 #[derive(Clone, Copy)]
@@ -218,32 +217,33 @@ struct Folder<'a, S> {
 
 impl<S: Fn(u32) -> TreeNode> Folder<'_, S> {
     fn origin(&self, node: &TreeNode) -> Origin {
-        self.code.procedure(node.procedure).origin
+        node.label.origin(self.code)
     }
 
     fn place(&mut self, node: &TreeNode) -> Target {
         let above = node.parent.map_or(Target::ROOT, |p| self.targets[p as usize]);
         self.levels.push(1);
         let is_root = above.parent.is_none();
-        if node.kind == Kind::Line {
-            return self.place_line(above, node);
+        if let Label::Line(location) = node.label {
+            return self.place_line(above, node, location);
         }
         if let Some(index) = node.parallel_loop.filter(|_| self.options.folds_runtime()) {
             return self.place_parallel_loop(above, node, index);
         }
-        if node.kind == Kind::Loop && !is_root {
+        if node.label.is_loop() && !is_root {
             return self.place_loop(above, node);
         }
         if !is_root && self.is_runtime(node, above.after_runtime) {
             return Target { after_runtime: true, ..above.folding(node) };
         }
-        let inlined_system = self.origin(node) == Origin::System && node.kind != Kind::Procedure;
+        let is_own = matches!(node.label, Label::Procedure(_));
+        let inlined_system = self.origin(node) == Origin::System && !is_own;
         // Below start-up frames that were folded away there is no context to fold into.
         let below_start_up = self.options.start_up && node.parent.is_some();
         if (!is_root || below_start_up) && inlined_system && !self.options.std_inlined {
             return above.folding(node);
         }
-        if self.options.start_up && node.kind == Kind::Procedure && self.is_start_up(node) {
+        if self.options.start_up && is_own && self.is_start_up(node) {
             return above.folding(node);
         }
         self.keep(above, node)
@@ -251,16 +251,14 @@ impl<S: Fn(u32) -> TreeNode> Folder<'_, S> {
 
     /// A line is a line of the frame that takes its cost: below folded frames it is the line
     /// that calls them.
-    fn place_line(&mut self, above: Target, node: &TreeNode) -> Target {
+    fn place_line(&mut self, above: Target, node: &TreeNode, own: SourceLocation) -> Target {
         let location = match above.line {
-            LineOf::Sample => node.location,
+            LineOf::Sample => Some(own),
             LineOf::Call(location) => location,
         };
-        match above.cost {
-            Some(cost) if self.options.lines && location.is_some() => {
-                let line =
-                    TreeNode { location, procedure: self.out[cost as usize].procedure, ..*node };
-                self.keep(above, &line)
+        match location {
+            Some(location) if self.options.lines && above.cost.is_some() => {
+                self.keep(above, &TreeNode { label: Label::Line(location), ..*node })
             }
             _ => above,
         }
@@ -284,12 +282,8 @@ impl<S: Fn(u32) -> TreeNode> Folder<'_, S> {
         }
         let row = self.code.parallel_loop(index);
         let own = TreeNode {
-            kind: Kind::ParallelLoop,
-            procedure: row.entry,
-            location: None,
             call: row.call.map_or(node.call, Call::Unique),
-            is_runtime: false,
-            ..*node
+            ..TreeNode::new(node.parent, Label::ParallelLoop(index))
         };
         Target {
             after_runtime: true,
@@ -302,22 +296,23 @@ impl<S: Fn(u32) -> TreeNode> Folder<'_, S> {
     fn is_runtime(&mut self, node: &TreeNode, after_runtime: bool) -> bool {
         let origin = self.origin(node);
         self.options.folds_runtime()
-            && matches!(node.kind, Kind::Procedure | Kind::Inlined | Kind::Loop)
+            && (node.label.is_loop() || node.label.procedure().is_some())
             && (node.is_runtime
                 || origin == Origin::Runtime
                 || (after_runtime && origin == Origin::System && self.is_shim(node)))
     }
 
     fn is_shim(&mut self, node: &TreeNode) -> bool {
-        let name = &self.code.procedure(node.procedure).name;
-        *self.shims[node.procedure as usize]
-            .get_or_insert_with(|| known::is(known::Kind::Shim, name))
+        let Some(procedure) = node.label.procedure() else { return false };
+        let name = &self.code.procedure(procedure).name;
+        *self.shims[procedure as usize].get_or_insert_with(|| known::is(known::Kind::Shim, name))
     }
 
     /// Start-up frames fold only where they lead on to the program, not where they are all.
     fn is_start_up(&mut self, node: &TreeNode) -> bool {
-        let row = self.code.procedure(node.procedure);
-        *self.start_up[node.procedure as usize].get_or_insert_with(|| {
+        let Some(procedure) = node.label.procedure() else { return false };
+        let row = self.code.procedure(procedure);
+        *self.start_up[procedure as usize].get_or_insert_with(|| {
             known::is_start_up(&row.name)
                 || (row.origin == Origin::System && known::is(known::Kind::Shim, &row.name))
                 || (row.name == "main" && row.declared.is_none())
@@ -354,7 +349,7 @@ impl<S: Fn(u32) -> TreeNode> Folder<'_, S> {
     /// Whether an inner activation may be folded into an outer one. A runtime's frames come up
     /// again with every task: folding them would put tasks under the wrong spawner.
     fn can_recur(&self, node: &TreeNode) -> bool {
-        !matches!(node.kind, Kind::Line | Kind::Loop)
+        !matches!(node.label, Label::Line(_) | Label::Loop(_))
             && !node.is_runtime
             && self.origin(node) != Origin::Runtime
     }
@@ -363,14 +358,15 @@ impl<S: Fn(u32) -> TreeNode> Folder<'_, S> {
     /// again does not recur: folding it would put what it calls under another caller.
     fn activation(&self, from: Option<u32>, node: &TreeNode) -> Option<u32> {
         let is_system = self.origin(node) == Origin::System;
-        let kind = self.merged_kind(node.kind);
+        let label = self.merged(node.label);
         let mut at = from;
         while let Some(id) = at {
             let other = &self.out[id as usize];
-            if other.procedure == node.procedure && self.merged_kind(other.kind) == kind {
+            if self.merged(other.label) == label {
                 return Some(id);
             }
-            let is_user = other.kind == Kind::ParallelLoop || self.origin(other) == Origin::User;
+            let is_loop = matches!(other.label, Label::ParallelLoop(_));
+            let is_user = is_loop || self.origin(other) == Origin::User;
             if is_system && is_user {
                 return None;
             }
@@ -384,7 +380,7 @@ impl<S: Fn(u32) -> TreeNode> Folder<'_, S> {
         let mut at = node.parent;
         while let Some(id) = at {
             let other = (self.source)(id);
-            if other.procedure == node.procedure && other.kind != Kind::Line {
+            if other.label.merged() == node.label.merged() {
                 return self.levels[id as usize];
             }
             at = other.parent;
@@ -393,27 +389,22 @@ impl<S: Fn(u32) -> TreeNode> Folder<'_, S> {
     }
 
     /// In the logical projection it does not matter whether a compiler inlined a procedure.
-    fn merged_kind(&self, kind: Kind) -> Kind {
-        match (self.options.projection, kind) {
-            (Projection::Logical, Kind::Inlined) => Kind::Procedure,
-            _ => kind,
+    fn merged(&self, label: Label) -> Label {
+        match self.options.projection {
+            Projection::Logical => label.merged(),
+            Projection::Physical => label,
         }
     }
 
     fn child(&mut self, parent: Option<u32>, node: &TreeNode) -> u32 {
-        let is_loop = node.kind == Kind::ParallelLoop;
-        let key = (
-            parent,
-            self.merged_kind(node.kind),
-            node.procedure,
-            node.location,
-            node.parallel_loop.filter(|_| is_loop),
-            node.call.location().filter(|_| self.options.call_lines),
-        );
+        let call = node.call.location().filter(|_| self.options.call_lines);
+        let key = (parent, self.merged(node.label), call);
         if let Some(id) = self.index.get(&key) {
             let known = &mut self.out[*id as usize];
             known.call = known.call.join(node.call);
-            known.kind = known.kind.min(node.kind);
+            if let Label::Procedure(_) = node.label {
+                known.label = node.label;
+            }
             return *id;
         }
         let id = self.out.len() as u32;

@@ -2,7 +2,8 @@
 //! that says how many contexts it stands for, so that no cost disappears.
 
 use crate::catalogue::metrics::MetricSelector;
-use crate::views::view::{Label, View, ViewNode};
+use crate::model::tree::{Label, TreeNode};
+use crate::views::view::View;
 
 /// Where to cut.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
@@ -26,26 +27,26 @@ pub fn prune(view: View, limits: Limits, metric: MetricSelector<'_>) -> View {
     let largest = nodes.map(|node| size(view.inclusive.of(node)));
     let least = largest.fold(size(&view.totals), f64::max) * share;
     // What is left out already stays so.
-    let is_whole = |node: u32| !matches!(view.node(node).label, Label::Pruned(_));
+    let is_whole = |node: u32| !view.node(node).label.is_pruned();
     let keeps = |node: u32| is_whole(node) && size(view.inclusive.of(node)) >= least;
     let sizes = subtree_sizes(&view);
     let exclusive = view.exclusive.inclusive(view.nodes.iter().map(|n| n.parent));
-    let mut out = View::new(view.name, view.totals.clone());
+    let mut out = View::new(view.kind, view.totals.clone());
     // (siblings in the view, their parent in the result, their level)
     let mut work: Vec<(&[u32], Option<u32>, usize)> = vec![(&view.roots, None, 1)];
     while let Some((siblings, parent, level)) = work.pop() {
         let is_kept = |node: &u32| limits.depth.is_none_or(|d| level <= d) && keeps(*node);
         let (kept, cut): (Vec<u32>, Vec<u32>) = siblings.iter().copied().partition(is_kept);
         for node in kept {
-            let source = view.node(node);
-            let id = out.push(ViewNode { parent, children: Vec::new(), ..source.clone() });
+            let id = out.push(TreeNode { parent, ..*view.node(node) });
+            out.spreads[id as usize] = view.spreads[node as usize];
             out.inclusive.add(id, view.inclusive.of(node));
             out.exclusive.add(id, view.exclusive.of(node));
-            work.push((&source.children, Some(id), level + 1));
+            work.push((&view.children[node as usize], Some(id), level + 1));
         }
         if !cut.is_empty() {
             let contexts = cut.iter().map(|node| sizes[*node as usize]).sum();
-            let id = out.push(ViewNode::new(parent, "pruned", Label::Pruned(contexts)));
+            let id = out.push(TreeNode::new(parent, Label::Pruned(contexts)));
             // It has the exclusive values of all that is cut.
             for node in cut {
                 out.inclusive.add(id, view.inclusive.of(node));
@@ -57,12 +58,12 @@ pub fn prune(view: View, limits: Limits, metric: MetricSelector<'_>) -> View {
 }
 
 /// The number of nodes at and below each node.
-fn subtree_sizes(view: &View) -> Vec<u64> {
+fn subtree_sizes(view: &View) -> Vec<u32> {
     let own = view.nodes.iter().map(|node| match node.label {
         Label::Pruned(nodes) => nodes,
         _ => 1,
     });
-    let mut sizes: Vec<u64> = own.collect();
+    let mut sizes: Vec<u32> = own.collect();
     for (id, node) in view.nodes.iter().enumerate().rev() {
         if let Some(parent) = node.parent {
             sizes[parent as usize] += sizes[id];

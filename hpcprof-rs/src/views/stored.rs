@@ -4,16 +4,16 @@
 use crate::catalogue::metrics::{MetricSelector, effort};
 use crate::model::code::Code;
 use crate::model::metrics::first_square;
-use crate::model::summary::Summary;
 use crate::model::tree::Tree;
 use crate::views::prune::Limits;
+use crate::views::view::ViewKind;
 use crate::views::{bottom_up, flat, user_code};
 
 /// Nodes below this share of all metrics are left out of the bottom-up view, percent.
 const LEAST: f64 = 0.1;
 
 /// The stored views of a folded tree, with their names.
-pub fn summaries(tree: &Tree, code: &Code) -> [(&'static str, Summary); 3] {
+pub fn summaries(tree: &Tree, code: &Code) -> [(&'static str, Tree); 3] {
     let totals = tree.exclusive.totals();
     let is_share =
         |part: i64, whole: i64| whole > 0 && part as f64 >= whole as f64 * (LEAST / 100.0);
@@ -24,9 +24,9 @@ pub fn summaries(tree: &Tree, code: &Code) -> [(&'static str, Summary); 3] {
     };
     let (callers, _) = bottom_up::summarise(tree, Some(bottom_up::STORED_DEPTH), keeps);
     [
-        (bottom_up::NAME, callers),
-        (flat::NAME, flat::places(tree).into()),
-        (user_code::NAME, user_code::arrange(tree, code).into()),
+        (ViewKind::BottomUp.name(), callers),
+        (ViewKind::Flat.name(), flat::places(tree)),
+        (user_code::NAME, user_code::arrange(tree, code)),
     ]
 }
 

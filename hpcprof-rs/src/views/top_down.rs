@@ -4,15 +4,15 @@ use crate::catalogue::Catalogue;
 use crate::catalogue::folded::FoldedContext;
 use crate::catalogue::metrics::MetricSelector;
 use crate::error::Result;
-use crate::model::tree::Tree;
+use crate::model::tree::{Label, Tree, TreeNode};
 use crate::views::prune::Limits;
-use crate::views::view::{Label, View, ViewNode, largest_first};
+use crate::views::view::{View, ViewKind, largest_first};
 
 /// Arranges a tree of contexts; says of each context which node has its values.
 pub fn arrange(tree: &Tree) -> (View, Vec<Option<u32>>) {
-    let mut view = View::new("top-down", tree.exclusive.totals());
+    let mut view = View::new(ViewKind::TopDown, tree.exclusive.totals());
     for node in &tree.nodes {
-        view.push(ViewNode::of(node, node.parent));
+        view.push(*node);
     }
     view.inclusive = tree.inclusive();
     view.exclusive.clone_from(&tree.exclusive);
@@ -31,7 +31,7 @@ pub fn stored(
     let pruned_by = metric.or_effort(&totals);
     let share = limits.threshold.unwrap_or(0.0) / 100.0;
     let least = pruned_by.of(&totals) as f64 * share;
-    let mut view = View::new("top-down", totals);
+    let mut view = View::new(ViewKind::TopDown, totals);
     let mut work: Vec<(Option<FoldedContext>, Option<u32>, usize)> = vec![(None, None, 1)];
     while let Some((caller, parent, level)) = work.pop() {
         let mut callees = catalogue.callees(caller.as_ref())?;
@@ -42,17 +42,17 @@ pub fn stored(
         };
         let (kept, cut): (Vec<_>, Vec<_>) = callees.into_iter().partition(is_kept);
         for context in kept {
-            let id = view.push(ViewNode::of(&context.node, parent));
+            let id = view.push(TreeNode { parent, ..context.node });
             view.inclusive.add(id, &context.inclusive);
             view.exclusive.add(id, &context.exclusive);
             if has_spreads {
-                view.nodes[id as usize].spread = catalogue.work_spread(&context)?;
+                view.spreads[id as usize] = catalogue.work_spread(&context)?;
             }
             work.push((Some(context), Some(id), level + 1));
         }
         if !cut.is_empty() {
             let contexts = cut.iter().map(FoldedContext::contexts).sum();
-            let id = view.push(ViewNode::new(parent, "pruned", Label::Pruned(contexts)));
+            let id = view.push(TreeNode::new(parent, Label::Pruned(contexts)));
             for context in &cut {
                 view.inclusive.add(id, &context.inclusive);
                 view.exclusive.add(id, &context.inclusive);

@@ -3,8 +3,7 @@
 
 use crate::model::code::Code;
 use crate::model::hash::FastMap;
-use crate::model::symbols::Kind;
-use crate::model::tree::{Call, Tree, TreeNode};
+use crate::model::tree::{Label, Tree, TreeNode};
 use hpc_formats::structure::Origin;
 
 /// Name of what is stored.
@@ -14,13 +13,13 @@ pub const NAME: &str = "user-code";
 /// A root has values of its own where none does. Cost outside of the user's code is left out.
 pub fn arrange(tree: &Tree, code: &Code) -> Tree {
     let is_user = |node: &TreeNode| {
-        let row = code.procedure(node.procedure);
         // A loop or a line is of the procedure around it.
-        let is_inside = matches!(node.kind, Kind::Loop | Kind::Line) && node.parent.is_some();
-        !is_inside && row.origin == Origin::User && row.module.is_some()
+        let is_inside = matches!(node.label, Label::Loop(_) | Label::Line(_));
+        let own = node.label.code(code).filter(|_| !is_inside);
+        own.is_some_and(|own| own.origin == Origin::User && own.module.is_some())
     };
     let mut out = Tree::new(tree.exclusive.metrics());
-    let mut index: FastMap<(Option<u32>, u32), u32> = FastMap::default();
+    let mut index: FastMap<(Option<u32>, Label), u32> = FastMap::default();
     // The nearest user context at or above each context.
     let mut nearest: Vec<Option<u32>> = Vec::with_capacity(tree.nodes.len());
     for (id, node) in (0..).zip(&tree.nodes) {
@@ -30,24 +29,12 @@ pub fn arrange(tree: &Tree, code: &Code) -> Tree {
         let Some(context) = nearest[id as usize].filter(|_| values.iter().any(|v| *v != 0)) else {
             continue;
         };
-        let procedure = tree.nodes[context as usize].procedure;
-        let mut child = |parent: Option<u32>, procedure: u32| {
-            let add = || {
-                out.push(TreeNode {
-                    parent,
-                    kind: Kind::Procedure,
-                    procedure,
-                    location: None,
-                    call: Call::Unknown,
-                    is_runtime: false,
-                    parallel_loop: None,
-                    recursion: 1,
-                })
-            };
-            *index.entry((parent, procedure)).or_insert_with(add)
+        let mut child = |parent: Option<u32>, label: Label| {
+            let add = || out.push(TreeNode::new(parent, label));
+            *index.entry((parent, label)).or_insert_with(add)
         };
-        let root = child(None, procedure);
-        let at = match caller(tree, &nearest, context) {
+        let root = child(None, procedure(tree, code, context));
+        let at = match caller(tree, code, &nearest, context) {
             Some(caller) => child(Some(root), caller),
             None => root,
         };
@@ -56,13 +43,21 @@ pub fn arrange(tree: &Tree, code: &Code) -> Tree {
     out
 }
 
+/// The procedure of a context; of a parallel loop its entry.
+fn procedure(tree: &Tree, code: &Code, context: u32) -> Label {
+    match tree.nodes[context as usize].label {
+        Label::ParallelLoop(l) => Label::Procedure(code.parallel_loop(l).entry),
+        label => label.merged(),
+    }
+}
+
 /// The procedure of the nearest user context above `context` that is another procedure.
-fn caller(tree: &Tree, nearest: &[Option<u32>], context: u32) -> Option<u32> {
-    let procedure = tree.nodes[context as usize].procedure;
+fn caller(tree: &Tree, code: &Code, nearest: &[Option<u32>], context: u32) -> Option<Label> {
+    let own = procedure(tree, code, context);
     let mut at = tree.nodes[context as usize].parent;
     while let Some(id) = at.and_then(|id| nearest[id as usize]) {
-        let other = tree.nodes[id as usize].procedure;
-        if other != procedure {
+        let other = procedure(tree, code, id);
+        if other != own {
             return Some(other);
         }
         at = tree.nodes[id as usize].parent;

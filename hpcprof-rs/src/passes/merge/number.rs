@@ -6,7 +6,7 @@ use crate::model::contexts::{ContextIndex, ContextTree, Part, Scope};
 use crate::model::hash::FastMap;
 use crate::model::loops::{LoopIndex, ParallelLoops};
 use crate::model::symbols::{Kind, Line, ModuleIndex, ProcedureIndex, Symbols};
-use crate::model::tree::{Call, SourceLocation, TreeNode};
+use crate::model::tree::{Call, Label, SourceLocation, TreeNode};
 use std::cmp::Ordering;
 use std::sync::Arc;
 
@@ -97,6 +97,8 @@ pub fn number(symbols: &Symbols, contexts: &ContextTree, loops: &ParallelLoops) 
 struct Names<'a> {
     symbols: &'a Symbols,
     procedures: FastMap<ProcedureIndex, u32>,
+    /// Loops and partial roots.
+    regions: FastMap<ProcedureIndex, u32>,
     files: FastMap<u32, u32>,
 }
 
@@ -107,28 +109,26 @@ impl<'a> Names<'a> {
         loops: &ParallelLoops,
     ) -> (Names<'a>, Code) {
         let scopes = || contexts.scopes().iter();
-        // Whether a procedure index names a loop or a partial root.
-        let mut used: FastMap<ProcedureIndex, bool> = FastMap::default();
-        for scope in scopes() {
-            let is_region = matches!(scope.kind, Kind::Loop | Kind::Partial);
-            *used.entry(scope.procedure).or_default() |= is_region;
-        }
-        for key in loops.all.keys() {
-            used.entry(key.entry).or_default();
-        }
-        let mut sorted: Vec<(bool, ProcedureIndex)> = used.iter().map(|(p, r)| (*r, *p)).collect();
-        sorted.sort_by(|a, b| a.0.cmp(&b.0).then_with(|| by_name(symbols, a.1, b.1)));
+        let is_region = |s: &&Scope| matches!(s.kind, Kind::Loop | Kind::Partial);
+        let is_procedure = |s: &&Scope| !is_region(s) && s.kind != Kind::Line;
+        let entries = loops.all.keys().map(|key| key.entry);
+        let procedures = scopes().filter(is_procedure).map(|s| s.procedure).chain(entries);
+        let procedures = sorted(symbols, procedures);
+        let regions = sorted(symbols, scopes().filter(is_region).map(|s| s.procedure));
+        let numbers = |of: &[ProcedureIndex]| (0..).zip(of).map(|(id, p)| (*p, id)).collect();
         let mut names = Names {
             symbols,
-            procedures: (0..).zip(&sorted).map(|(id, (_, p))| (*p, id)).collect(),
+            procedures: numbers(&procedures),
+            regions: numbers(&regions),
             files: FastMap::default(),
         };
-        let declared = sorted.iter().map(|(_, p)| symbols.procedure(*p).declared);
+        let named = procedures.iter().chain(&regions);
+        let declared = named.map(|p| symbols.procedure(*p).declared);
         let lines = scopes().flat_map(|s| [s.line, s.call]);
         let calls = loops.all.keys().map(|key| key.call);
         let files = names.number_files(declared.chain(lines).chain(calls).flatten());
         let (modules, module_of) = modules(symbols);
-        let procedures = sorted.iter().map(|(_, index)| {
+        let known = |index: &ProcedureIndex| {
             let procedure = symbols.procedure(*index);
             code::Procedure {
                 name: symbols.text(procedure.name).to_owned(),
@@ -137,10 +137,10 @@ impl<'a> Names<'a> {
                 origin: procedure.origin,
                 position: procedure.position,
             }
-        });
+        };
         let code = Code {
-            procedures: procedures.collect(),
-            procedure_count: sorted.iter().filter(|(is_region, _)| !is_region).count(),
+            procedures: procedures.iter().map(known).collect(),
+            regions: regions.iter().map(known).collect(),
             files,
             modules,
             loops: Vec::new(),
@@ -168,6 +168,15 @@ impl<'a> Names<'a> {
         self.procedures.get(&procedure).copied().unwrap_or(0)
     }
 
+    /// The number of a scope's procedure or region.
+    fn number(&self, scope: &Scope) -> u32 {
+        let numbers = match scope.kind {
+            Kind::Loop | Kind::Partial => &self.regions,
+            _ => &self.procedures,
+        };
+        numbers.get(&scope.procedure).copied().unwrap_or(0)
+    }
+
     fn parallel_loop(&self, loops: &ParallelLoops, index: usize) -> code::ParallelLoop {
         let Some((key, known)) = loops.all.get_index(index) else {
             unreachable!("an index of the table itself")
@@ -186,16 +195,16 @@ impl<'a> Names<'a> {
     /// A context of a scope.
     fn node(&self, scope: &Scope) -> TreeNode {
         let call = scope.call.map(|call| Call::Unique(self.location(call)));
-        TreeNode {
-            parent: None,
-            kind: scope.kind,
-            procedure: self.procedure(scope.procedure),
-            location: scope.line.map(|line| self.location(line)),
-            call: call.unwrap_or(Call::Unknown),
-            is_runtime: scope.is_runtime,
-            parallel_loop: None,
-            recursion: 1,
-        }
+        let number = self.number(scope);
+        let label = match (scope.kind, scope.line) {
+            (Kind::Line, Some(line)) => Label::Line(self.location(line)),
+            (Kind::Loop, _) => Label::Loop(number),
+            (Kind::Partial, _) => Label::Partial(number),
+            (Kind::Inlined, _) => Label::Inlined(number),
+            _ => Label::Procedure(number),
+        };
+        let call = call.unwrap_or(Call::Unknown);
+        TreeNode { call, is_runtime: scope.is_runtime, ..TreeNode::new(None, label) }
     }
 
     /// The position of each scope among all scopes of a tree in their order.
@@ -207,7 +216,7 @@ impl<'a> Names<'a> {
         let key = |index: &u32| {
             let s = scopes[*index as usize];
             let place = (lines(s.line), lines(s.call), s.column, s.is_runtime);
-            (s.kind, self.procedure(s.procedure), place)
+            (s.kind, self.number(s), place)
         };
         sorted.sort_by_cached_key(key);
         ranks(&sorted)
@@ -258,6 +267,18 @@ fn modules(symbols: &Symbols) -> (Vec<code::Module>, Vec<u32>) {
         }
     });
     (modules.collect(), rank)
+}
+
+/// These procedures, each once, in their order.
+fn sorted(
+    symbols: &Symbols,
+    procedures: impl Iterator<Item = ProcedureIndex>,
+) -> Vec<ProcedureIndex> {
+    let mut sorted: Vec<ProcedureIndex> = procedures.collect();
+    sorted.sort_unstable();
+    sorted.dedup();
+    sorted.sort_by(|a, b| by_name(symbols, *a, *b));
+    sorted
 }
 
 /// The order of procedures: name, module, declaration, origin.
