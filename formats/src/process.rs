@@ -7,6 +7,7 @@
 use crate::address::{CodeAddress, ModuleId};
 use crate::bytes::{ByteReader, ByteWriter};
 use crate::loss::LossCause;
+use crate::numbered;
 use std::fmt;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -16,7 +17,7 @@ pub const MAGIC: [u8; 8] = *b"HPCRSPRC";
 /// Readers refuse another major version.
 pub const VERSION_MAJOR: u16 = 1;
 /// Readers accept any minor version, and skip entry kinds that they do not know.
-pub const VERSION_MINOR: u16 = 7;
+pub const VERSION_MINOR: u16 = 8;
 
 const KIND_START: u32 = 1;
 const KIND_MODULE: u32 = 2;
@@ -25,6 +26,7 @@ const KIND_END: u32 = 4;
 const KIND_SITES: u32 = 5;
 const KIND_UNPROFILED: u32 = 6;
 const KIND_COPY: u32 = 7;
+const KIND_DIRECTIVES: u32 = 8;
 
 /// Start of a process image.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -228,6 +230,33 @@ pub struct SiteCounts {
     pub executions: u64,
 }
 
+numbered! {
+    /// What a directive of OpenMP makes, and whose runtime runs it.
+    DirectiveKind {
+        /// A region of libgomp.
+        GompRegion = 1, "libgomp region";
+        /// A task of libgomp.
+        GompTask = 2, "libgomp task";
+        /// A region of libomp.
+        OmpRegion = 3, "libomp region";
+        /// A task of libomp.
+        OmpTask = 4, "libomp task";
+    }
+}
+
+/// What was counted at a call that compilers make of a directive of OpenMP.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Directive {
+    /// The last byte of the call.
+    pub place: CodeAddress,
+    /// What it makes.
+    pub kind: DirectiveKind,
+    /// How often it was executed.
+    pub executions: u64,
+    /// How many of the tasks have the context of the task around them, because there were too many of them.
+    pub uncaptured: u64,
+}
+
 /// One entry.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Entry {
@@ -241,6 +270,8 @@ pub enum Entry {
     End(End),
     /// All spawn sites at which anything was counted; written before the end.
     Sites(Vec<SiteCounts>),
+    /// All directives of OpenMP that were executed; written before the end.
+    Directives(Vec<Directive>),
     /// See [`Unprofiled`].
     Unprofiled(Unprofiled),
     /// See [`Module::copy`].
@@ -329,6 +360,16 @@ pub fn encode(entry: &Entry) -> Vec<u8> {
             }
             KIND_SITES
         }
+        Entry::Directives(directives) => {
+            w.u32(directives.len() as u32);
+            for directive in directives {
+                w.u64(directive.place.0);
+                w.u8(directive.kind as u8);
+                w.u64(directive.executions);
+                w.u64(directive.uncaptured);
+            }
+            KIND_DIRECTIVES
+        }
         Entry::Unprofiled(u) => {
             w.string(&u.executable);
             w.string(&u.reason);
@@ -385,6 +426,8 @@ pub struct Process {
     pub end: Option<End>,
     /// What was counted at its spawn sites, as last written.
     pub sites: Vec<SiteCounts>,
+    /// What was counted at its directives of OpenMP, as last written.
+    pub directives: Vec<Directive>,
     /// Programs that it started and that were not profiled.
     pub unprofiled: Vec<Unprofiled>,
     /// Whether the file ends within an entry, or an entry could not be decoded.
@@ -407,6 +450,7 @@ impl Process {
         let mut modules = Vec::new();
         let mut end = None;
         let mut sites = Vec::new();
+        let mut directives = Vec::new();
         let mut unprofiled = Vec::new();
         let mut damaged = false;
         while r.remaining() > 0 {
@@ -420,6 +464,7 @@ impl Process {
                 KIND_MODULE => decode_module(&mut p).map(|m| modules.push(m)),
                 KIND_END => decode_end(&mut p).map(|e| end = Some(e)),
                 KIND_SITES => decode_sites(&mut p).map(|s| sites = s),
+                KIND_DIRECTIVES => decode_directives(&mut p).map(|d| directives = d),
                 KIND_UNPROFILED => decode_unprofiled(&mut p).map(|u| unprofiled.push(u)),
                 KIND_COPY => decode_copy(&mut p, &mut modules),
                 _ => Some(()),
@@ -431,6 +476,7 @@ impl Process {
             modules,
             end,
             sites,
+            directives,
             unprofiled,
             damaged,
         })
@@ -508,6 +554,18 @@ fn decode_sites(r: &mut ByteReader<'_>) -> Option<Vec<SiteCounts>> {
         site.executions = r.u64().unwrap_or(0);
     }
     Some(sites)
+}
+
+fn decode_directives(r: &mut ByteReader<'_>) -> Option<Vec<Directive>> {
+    let n = r.u32()?;
+    let mut directives = Vec::new();
+    for _ in 0..n {
+        let (place, kind) = (CodeAddress(r.u64()?), r.u8()?);
+        let (executions, uncaptured) = (r.u64()?, r.u64()?);
+        let kind = DirectiveKind::from_number(kind);
+        directives.extend(kind.map(|kind| Directive { place, kind, executions, uncaptured }));
+    }
+    Some(directives)
 }
 
 fn decode_unprofiled(r: &mut ByteReader<'_>) -> Option<Unprofiled> {

@@ -17,7 +17,7 @@ use crate::passes::merge::reduce::{self, Merged};
 use crate::passes::merge::shard::Inputs;
 use crate::passes::merge::values::{self, Added, Layout, Sink as _};
 use crate::passes::parallel_loops::counts::{self, Site};
-use crate::passes::parallel_loops::names;
+use crate::passes::parallel_loops::{names, openmp};
 use crate::passes::{code, critical_path, load_map, missing, runs, summarise};
 use crate::sinks::columns::{ColumnFiles, Own, Projection};
 use crate::sinks::database::Catalogue;
@@ -29,6 +29,7 @@ use crate::sources::newest;
 use crate::sources::structures::StructureLibrary;
 use crate::views::fold::{self, FoldOptions, Folded, fold_contexts};
 use crate::views::stored;
+use hpc_formats::address::CodeAddress;
 use hpc_formats::message;
 use hpc_formats::process;
 use hpc_formats::profile::{
@@ -55,12 +56,16 @@ pub fn build(inputs: &[PathBuf], args: &BuildArgs, warnings: &mut Warnings) -> R
     let mut symbols = Symbols::default();
     let (maps, sampled) = load_map::collect(&measurements, threads, &mut symbols, warnings);
     let mut library = StructureLibrary::open(inputs, analyser, warnings);
-    let table = code::resolve(&sampled, &mut library, &mut symbols, warnings);
+    let mut table = code::resolve(&sampled, &mut library, &mut symbols, warnings);
+    for (process, map) in measurements.processes.iter().zip(&maps) {
+        openmp::mark(directives(process), map, &mut table, &mut symbols);
+    }
     if args.verbose {
         for line in library.log() {
             message!("hpcprof-rs: {}", one_line(line));
         }
     }
+    openmp::warn(measurements.processes.iter().flat_map(directives), warnings);
     drop((sampled, library));
     add_partial_roots(&mut symbols);
 
@@ -88,7 +93,8 @@ pub fn build(inputs: &[PathBuf], args: &BuildArgs, warnings: &mut Warnings) -> R
         );
     }
     let sites = measurements.processes.iter().zip(&frames);
-    let sites: Vec<Site> = sites.flat_map(|(p, frames)| process_sites(p, frames)).collect();
+    let sites: Vec<Site> =
+        sites.flat_map(|(p, frames)| process_sites(p, frames, &symbols)).collect();
     write(experiment, merged, (&symbols, &sites, &others), warnings, (threads, &directory))?;
     directory.publish()
 }
@@ -273,28 +279,40 @@ fn process_frames(map: &LoadMap, table: &FrameTable) -> ProcessFrames {
     map.addresses.iter().filter_map(frame).collect()
 }
 
+/// What was counted at a process's directives of OpenMP.
+fn directives(process: &ProcessInput) -> impl Iterator<Item = &process::Directive> {
+    process.process.iter().flat_map(|file| &file.directives)
+}
+
 /// What was counted at the places where a process's tasks are split.
 fn process_sites<'a>(
     process: &'a ProcessInput,
     frames: &'a ProcessFrames,
+    symbols: &'a Symbols,
 ) -> impl Iterator<Item = Site> + 'a {
     let signed = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
-    let counted = process.process.iter().flat_map(|file| &file.sites);
-    counted.filter_map(move |site| {
-        Some(Site {
-            frame: *frames.get(&site.place.0)?,
-            counts: SplitCounts {
-                splits: signed(site.splits),
-                steals: signed(site.steals),
-                stolen_ns: signed(site.stolen_ns),
-                executions: signed(site.executions),
-                outside: match site.splits {
-                    0 => signed(site.executions),
-                    _ => 0,
-                },
+    let site =
+        move |place: CodeAddress, counts| Some(Site { frame: *frames.get(&place.0)?, counts });
+    let sites = process.process.iter().flat_map(|file| &file.sites);
+    let of_runtimes = sites.filter_map(move |found| {
+        let counts = SplitCounts {
+            splits: signed(found.splits),
+            steals: signed(found.steals),
+            stolen_ns: signed(found.stolen_ns),
+            executions: signed(found.executions),
+            outside: match found.splits {
+                0 => signed(found.executions),
+                _ => 0,
             },
-        })
-    })
+        };
+        site(found.place, counts)
+    });
+    let of_openmp = directives(process).filter_map(move |found| {
+        let executions = signed(found.executions);
+        let counts = SplitCounts { executions, outside: executions, ..SplitCounts::default() };
+        site(found.place, counts)
+    });
+    of_runtimes.chain(of_openmp.filter(|site| symbols.frame(site.frame).directive.is_some()))
 }
 
 /// The program's name for the default database directory: as in the measurement directory's

@@ -1,9 +1,10 @@
 //! Runtimes that wait by their own means: OpenMP of GCC and of LLVM, TBB, OpenBLAS. What their threads do
 //! while they wait, asleep or spinning, is idleness and nothing else.
 
-use hpcrun_tests::run::{Run, Spec, is_long, tolerance};
+use hpcrun_tests::run::{Database, Run, Spec, is_long, tolerance};
 use hpcrun_tests::tools::{exclusive_cores, optional_program, python, python_script};
-use hpcrun_tests::view::{View, value};
+use hpcrun_tests::view::{Node, View, value};
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -88,6 +89,34 @@ const CONSTRUCTS: [&str; 12] = [
     "depend",
 ];
 
+/// Where items are in no node of the region's that their caller begins, or of the directives' bodies.
+fn not_in_regions(view: &View) -> Vec<String> {
+    let mut faults = Vec::new();
+    let is_region = |n: &&&Node| n.kind == "parallel-loop" && n.name.starts_with("omp parallel");
+    let is_body = |n: &&Node| n.name.contains("outlined") || n.name.contains("_omp_fn");
+    for root in &view.roots {
+        root.walk(&mut Vec::new(), &mut |above, node| {
+            let is_nested = above.iter().any(|n| n.name == "nested");
+            let regions = above.iter().filter(is_region).count();
+            if node.name == "item" && !(1..=1 + usize::from(is_nested)).contains(&regions) {
+                faults.push(format!("an item in {regions} regions"));
+            }
+            if is_body(&node) {
+                faults.push(format!("{} has a node", node.name));
+            }
+        });
+    }
+    faults
+}
+
+/// The executions of all regions that `hpcprof-rs regions` shows.
+fn executions(database: &Database) -> u64 {
+    let found: Value = serde_json::from_str(&database.text("regions", &["--format", "json"]))
+        .expect("the regions are JSON");
+    let regions = found["regions"].as_array().expect("regions").iter();
+    regions.filter_map(|region| region["executions"].as_u64()).sum()
+}
+
 /// Each construct with two threads, as the runtime likes to wait; some with more, and with other waits.
 fn callers(compiler: &str) {
     let _cores = exclusive_cores();
@@ -104,7 +133,15 @@ fn callers(compiler: &str) {
             spec = spec.environment("OMP_WAIT_POLICY", policy);
         }
         let run = spec.succeed();
-        let (view, truth) = (run.database().top_down(), run.truth());
+        let (database, truth) = (run.database(), run.truth());
+        let view = database.top_down();
+        for fault in not_in_regions(&view) {
+            let _ = writeln!(report, "{what}: {fault}");
+        }
+        // Two callers, twice.
+        if executions(&database) != 4 {
+            let _ = writeln!(report, "{what}: {} executions", executions(&database));
+        }
         // Where threads are more than cores, who has none at a moment is not for the program to know.
         let is_crowded = threads != "2" || mode == "nested";
         for (caller, values) in &truth.sites {

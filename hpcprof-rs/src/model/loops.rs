@@ -4,7 +4,13 @@ use crate::model::code::SplitCounts;
 use crate::model::contexts::ContextIndex;
 use crate::model::hash::{FastMap, NumberedMap};
 use crate::model::symbols::{Line, ModuleIndex, ProcedureIndex};
+use hpc_formats::process::DirectiveKind;
 use std::collections::{BTreeMap, BTreeSet};
+
+/// What a procedure stands for that is a directive of OpenMP.
+pub fn directive_of(name: &str) -> Option<DirectiveKind> {
+    DirectiveKind::from_name(name.split_once(" at ").map_or(name, |(kind, _)| kind))
+}
 
 /// Index into [`ParallelLoops::all`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -41,6 +47,8 @@ pub struct ParallelLoop {
     pub name: String,
     /// Whether the name is taken from the source.
     pub name_from_source: bool,
+    /// Its line in the source, where that is not the call's.
+    pub line: Option<u32>,
     /// Events; `None` when the task runtime did not count.
     pub counts: Option<SplitCounts>,
     /// How many further loops share the code, and so the counts.

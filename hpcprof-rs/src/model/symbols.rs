@@ -130,6 +130,8 @@ pub struct Frame {
     pub function: Option<u32>,
     /// Whether all its scopes are system code, which a tagged call covers.
     pub is_system: bool,
+    /// What stands for the region or task of OpenMP that a call here makes.
+    pub directive: Option<ProcedureIndex>,
 }
 
 /// The tables of names.
@@ -241,6 +243,7 @@ impl Symbols {
             tag: None,
             function: None,
             is_system: origin == Origin::System,
+            directive: None,
         }
     }
 }

@@ -233,6 +233,7 @@ impl<'a> ModuleNames<'a> {
             tag: span.tag.map(|t| symbols.intern(structure.string(t))),
             function: Some(span.procedure.0),
             is_system,
+            directive: None,
         })
     }
 

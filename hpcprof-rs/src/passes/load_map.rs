@@ -169,8 +169,10 @@ fn load_map(
             process.pid
         )),
     }
-    let counted = process.process.iter().flat_map(|file| &file.sites);
-    addresses.extend(counted.map(|site| site.place.0));
+    if let Some(file) = &process.process {
+        addresses.extend(file.sites.iter().map(|site| site.place.0));
+        addresses.extend(file.directives.iter().map(|directive| directive.place.0));
+    }
     let path = process.critical_path.iter();
     addresses.extend(path.flat_map(|path| path.addresses()).map(|address| address.0));
     addresses.remove(&CodeAddress::NONE.0);

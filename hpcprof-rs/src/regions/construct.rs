@@ -1,5 +1,7 @@
 //! Procedures that start parallel execution, by name.
 
+use crate::model::loops::directive_of;
+use hpc_formats::process::DirectiveKind;
 use start_up::calibration::Construct;
 
 /// What a procedure of a construct does.
@@ -55,6 +57,12 @@ pub fn is_hand_over(name: &str) -> bool {
 
 /// The role of a procedure.
 pub fn role(name: &str) -> Option<Role> {
+    if let Some(kind) = directive_of(name) {
+        return Some(Role::Forks(match kind {
+            DirectiveKind::GompRegion | DirectiveKind::GompTask => Construct::Libgomp,
+            DirectiveKind::OmpRegion | DirectiveKind::OmpTask => Construct::Libomp,
+        }));
+    }
     if name.contains("._omp_fn.") {
         return Some(Role::Forks(Construct::Libgomp));
     }
@@ -101,6 +109,7 @@ mod tests {
             ("std::thread::scoped::Scope::spawn", Role::Forks(Construct::StdThread)),
             ("main._omp_fn.0", Role::Forks(Construct::Libgomp)),
             ("main.omp_outlined", Role::Forks(Construct::Libomp)),
+            ("libomp region", Role::Forks(Construct::Libomp)),
         ] {
             assert_eq!(role(name), Some(known), "{name}");
         }

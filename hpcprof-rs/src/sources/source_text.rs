@@ -57,13 +57,13 @@ impl SourceFiles {
         find(file.as_deref()?, (line, column), method, starts)
     }
 
-    /// The directive at `line` of a file of C, C++ or Fortran that begins with `start`: `omp parallel for`. A
-    /// compiler may name the line above it, where the function begins.
-    pub fn directive(&mut self, path: &str, line: u32, start: &str) -> Option<String> {
+    /// The directive at `line` of a file of C, C++ or Fortran that begins with `start`: `omp parallel for`;
+    /// and its line. A compiler may name a line above it, where the function begins.
+    pub fn directive(&mut self, path: &str, line: u32, start: &str) -> Option<(String, u32)> {
         let read = || read(Path::new(path));
         let file = self.texts.entry(path.to_owned()).or_insert_with(read);
-        let lines = file.as_deref()?.lines().skip(line.checked_sub(1)? as usize);
-        lines.take(2).find_map(|line| directive_in(line, start))
+        let lines = (line..).zip(file.as_deref()?.lines().skip(line.checked_sub(1)? as usize));
+        lines.take(3).find_map(|(line, text)| Some((directive_in(text, start)?, line)))
     }
 }
 

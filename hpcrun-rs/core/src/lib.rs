@@ -16,7 +16,7 @@
 //! | [`path`] | the critical path |
 //! | [`image`] | the process image and its files |
 //! | [`session`] | start, end, fork |
-//! | [`sites`] | counters of the runtimes' spawn sites |
+//! | [`sites`], [`directives`] | counters of the runtimes' spawn sites; of OpenMP's directives |
 //! | [`config`] | settings from the launcher |
 //! | [`host`] | the host, and the job |
 //! | [`memory`] | mappings outside the program's heap |
@@ -38,6 +38,7 @@ pub mod activity;
 pub mod arch;
 pub mod config;
 pub mod descriptors;
+pub mod directives;
 pub mod futex_locks;
 pub mod host;
 pub mod image;

@@ -13,7 +13,7 @@ use crate::system;
 use crate::threads::{self, ThreadState};
 use crate::unwind::copies;
 use crate::unwind::loadmap;
-use crate::{activity, descriptors, locks, path, sandbox, sites};
+use crate::{activity, descriptors, directives, locks, path, sandbox, sites};
 use hpc_formats::address::ModuleId;
 use hpc_formats::environment::ALL_CORES;
 use hpc_formats::loss::LossCause;
@@ -412,6 +412,10 @@ fn append_end(reason: &str) {
     if !counted.is_empty() {
         append_or_count(&Entry::Sites(counted));
     }
+    let directives = directives::counts();
+    if !directives.is_empty() {
+        append_or_count(&Entry::Directives(directives));
+    }
     append_or_count(&Entry::End(end_entry(reason)));
 }
 
@@ -465,6 +469,7 @@ pub fn continue_in_child() {
     image::forget_losses();
     locks::forget();
     sites::start_anew();
+    directives::start_anew();
     spare::abandon();
     path::start_anew();
     let me = threads::current();

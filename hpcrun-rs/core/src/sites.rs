@@ -1,5 +1,4 @@
-//! Reads the counters of the cooperating runtimes' spawn sites, and counts the regions of those that are
-//! observed. Not async-signal-safe.
+//! Reads the counters of the cooperating runtimes' spawn sites. Not async-signal-safe.
 //!
 //! A runtime's counters are its statics. All are copied when the process ends normally or replaces itself; if
 //! it is killed or crashes, they are lost.
@@ -11,44 +10,10 @@ use hpc_formats::process::SiteCounts;
 use hpcrun_abi::{CountedSite, RuntimeTable};
 use std::mem::{offset_of, size_of};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 /// The parent's counts at the fork, in a forked child.
 static BEFORE: Mutex<Vec<SiteCounts>> = Mutex::new(Vec::new());
-
-/// The executions of regions, by the last byte of the call that begins one; 0: no region yet.
-struct Calls {
-    places: [AtomicU64; Self::MOST],
-    executions: [AtomicU64; Self::MOST],
-}
-
-static CALLS: Calls = Calls {
-    places: [const { AtomicU64::new(0) }; Calls::MOST],
-    executions: [const { AtomicU64::new(0) }; Calls::MOST],
-};
-
-impl Calls {
-    /// More places than a program has.
-    const MOST: usize = 1 << 12;
-}
-
-/// Counts an execution of the region that a call begins. A program with more places than there is room for
-/// has no counts for some of them.
-#[inline]
-pub fn count_region(call: u64) {
-    let first = (call as usize).wrapping_mul(0x9e37_79b9) >> 7;
-    for at in (first..first + 8).map(|at| at % Calls::MOST) {
-        let place = &CALLS.places[at];
-        let known = match place.load(Ordering::Relaxed) {
-            0 => place.compare_exchange(0, call, Ordering::Relaxed, Ordering::Relaxed).err(),
-            known => Some(known),
-        };
-        if known.is_none_or(|known| known == call) {
-            CALLS.executions[at].fetch_add(1, Ordering::Relaxed);
-            return;
-        }
-    }
-}
 
 /// The counts of all sites where anything was counted since the process image began.
 pub fn counts() -> Vec<SiteCounts> {
@@ -92,22 +57,7 @@ fn read_in(snapshot: &Snapshot) -> Vec<SiteCounts> {
             executions: site.executions.load(Ordering::Relaxed),
         })
     });
-    counted.chain(read_regions(snapshot)).filter(is_counted).collect()
-}
-
-fn read_regions(snapshot: &Snapshot) -> impl Iterator<Item = SiteCounts> {
-    CALLS.places.iter().zip(&CALLS.executions).filter_map(|(place, executions)| {
-        let place = Some(place.load(Ordering::Relaxed)).filter(|place| *place != 0)?;
-        let located = loadmap::locate(snapshot, place)?;
-        let address = place.wrapping_sub(located.bias);
-        Some(SiteCounts {
-            place: CodeAddress::new(located.id, address),
-            splits: 0,
-            steals: 0,
-            stolen_ns: 0,
-            executions: executions.load(Ordering::Relaxed),
-        })
-    })
+    counted.filter(is_counted).collect()
 }
 
 fn is_counted(site: &SiteCounts) -> bool {

@@ -465,7 +465,7 @@ fn observed() -> Option<&'static ThreadState> {
 /// The context of a task that is spawned here, which may outlive what it is spawned in.
 #[inline(always)] // the registers are those of the caller
 fn kept(thread: &ThreadState) -> Context {
-    match creation(thread) {
+    match creation(thread).0 {
         Context::Site { .. } => Context::Unknown,
         kept => kept,
     }

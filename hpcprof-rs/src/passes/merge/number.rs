@@ -185,7 +185,9 @@ impl<'a> Names<'a> {
             name: known.name.clone(),
             quoted: known.name_from_source,
             entry: self.procedure(key.entry),
-            call: key.call.map(|line| self.location(line)),
+            call: key
+                .call
+                .map(|call| self.location(Line { line: known.line.unwrap_or(call.line), ..call })),
             counts: known.counts,
             shared_by: known.sharing + 1,
             task_ns: 0,

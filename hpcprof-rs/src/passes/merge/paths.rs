@@ -8,7 +8,9 @@
 
 use crate::model::contexts::{ContextIndex, ContextTree, Part, Scope};
 use crate::model::hash::FastMap;
-use crate::model::symbols::{Frame, FrameIndex, FrameScope, Kind, Line, Procedure, Symbols, Text};
+use crate::model::symbols::{
+    Frame, FrameIndex, FrameScope, Kind, Line, Procedure, ProcedureIndex, Symbols, Text,
+};
 use crate::model::workers::{Runtime, ThreadRoot};
 use crate::passes::merge::steps::{Labels, NoteKind, StateId, Step, Steps};
 use crate::passes::parallel_loops::recognise::{LoopFinder, LoopState};
@@ -147,6 +149,8 @@ pub struct PathState {
     pub(super) thread: ThreadRoot,
     /// Parallel loops of the logical projection.
     pub(super) parallel: LoopState,
+    /// What is further in belongs to this region or task of OpenMP, which has no context yet.
+    pub(super) directive: Option<ProcedureIndex>,
 }
 
 impl PathState {
@@ -415,7 +419,7 @@ fn below_anchor(outer: PathState) -> PathState {
         tag: None,
         unknown_caller: None,
         thread: ThreadRoot::Above,
-        parallel: LoopState::default(),
+        parallel: outer.parallel.of_task(),
         ..outer
     }
 }
@@ -427,6 +431,7 @@ fn extend(
     kind: NoteKind,
     out: &mut Projections<'_>,
 ) -> PathState {
+    let outer = enter_directive(outer, out);
     let mut state = outer;
     let symbols = out.symbols;
     let is_scheduler = kind == NoteKind::Scheduler;
@@ -449,6 +454,7 @@ fn extend(
             (false, Some(_)) => RuntimePart::Nothing,
         };
         state.logical.push(out.contexts, frame, runtime);
+        state.directive = frame.directive;
         let path = (outer.logical.context, state.logical.context);
         state.parallel = match is_scheduler {
             true => LoopState::default(),
@@ -468,6 +474,24 @@ fn extend(
         }
     }
     state
+}
+
+/// The state within the region or task of OpenMP that the innermost frame calls: its body may have no frame,
+/// and the runtime's frames around it are none of the user's.
+fn enter_directive(outer: PathState, out: &mut Projections<'_>) -> PathState {
+    let Some(procedure) = outer.directive else { return outer };
+    let scope = Scope {
+        kind: Kind::Procedure,
+        procedure,
+        line: None,
+        call: outer.logical.line,
+        column: outer.logical.column,
+        is_runtime: false,
+    };
+    let context = out.contexts.child(outer.logical.context, scope);
+    let parallel = out.loops.enter_directive(context, out.contexts);
+    let logical = Innermost { context: Some(context), ..Innermost::default() };
+    PathState { logical, parallel, directive: None, ..outer }
 }
 
 /// The category in force within a frame, given the one in force at its call. A tagged

@@ -5,7 +5,7 @@
 
 use crate::model::contexts::ContextIndex;
 use crate::model::hash::{DenseSet, NumberedSet};
-use crate::model::symbols::{FrameIndex, Line, Text};
+use crate::model::symbols::{FrameIndex, Line, ProcedureIndex, Text};
 use crate::model::workers::{Runtime, ThreadRoot};
 use crate::passes::merge::paths::{Innermost, PartialCause, PathState};
 use crate::passes::parallel_loops::recognise::LoopState;
@@ -91,6 +91,7 @@ struct Rest {
     unknown_caller: Option<Runtime>,
     thread: ThreadRoot,
     parallel: LoopState,
+    directive: Option<ProcedureIndex>,
 }
 
 /// A state: contexts of both projections, or [`NONE`], and the index of its [`Rest`].
@@ -144,6 +145,7 @@ impl Steps {
             unknown_caller: state.unknown_caller,
             thread: state.thread,
             parallel: state.parallel,
+            directive: state.directive,
         };
         let context = |innermost: Innermost| innermost.context.map_or(NONE, |c| c.0);
         self.states.push(Stored {
@@ -191,6 +193,7 @@ impl Steps {
             unknown_caller: rest.unknown_caller,
             thread: rest.thread,
             parallel: rest.parallel,
+            directive: rest.directive,
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::model::metrics::{OVERHEAD, WORK};
 use crate::model::symbols::{FrameIndex, Kind, ProcedureIndex, Symbols};
 use crate::model::tree::Values;
 use crate::passes::merge::number::Numbers;
-use crate::passes::parallel_loops::rules::{self, Part};
+use crate::passes::parallel_loops::rules::Part;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Events counted at one place of the code.
@@ -67,6 +67,11 @@ fn loops_at(frame: FrameIndex, loops: &ParallelLoops, symbols: &Symbols) -> BTre
         let found = function.and_then(|f| loops.by_function.get(&f));
         found.cloned().unwrap_or_default()
     };
+    if let Some(directive) = symbols.frame(frame).directive {
+        let keys = loops.all.keys().enumerate();
+        let found = keys.filter(|(_, key)| key.entry == directive);
+        return found.map(|(index, _)| LoopIndex(index as u32)).collect();
+    }
     let mut caller: Option<ProcedureIndex> = None;
     let mut in_user_code = false;
     let scopes = symbols.frame(frame).scopes.iter();
@@ -84,24 +89,9 @@ fn loops_at(frame: FrameIndex, loops: &ParallelLoops, symbols: &Symbols) -> BTre
         caller = Some(scope.procedure);
     }
     match in_user_code {
-        true => directives_at(frame, loops, symbols),
+        true => BTreeSet::new(),
         false => of_code(),
     }
-}
-
-/// The loops that a directive at this place begins.
-fn directives_at(
-    frame: FrameIndex,
-    loops: &ParallelLoops,
-    symbols: &Symbols,
-) -> BTreeSet<LoopIndex> {
-    let line = symbols.frame(frame).line;
-    let is_here = |key: &LoopKey| {
-        let rule = rules::of_entry(symbols.name_of(key.entry));
-        key.call == line && rule.is_some_and(|rule| rule.directive.is_some())
-    };
-    let found = loops.all.keys().enumerate().filter(|(_, key)| line.is_some() && is_here(key));
-    found.map(|(index, _)| LoopIndex(index as u32)).collect()
 }
 
 /// Work and overhead within each loop, callees included, nanoseconds.

@@ -18,7 +18,7 @@
 
 pub mod counts;
 pub mod names;
-mod openmp;
+pub mod openmp;
 mod rayon;
 pub mod recognise;
 mod rule;

@@ -28,7 +28,9 @@ pub fn name(loops: &mut ParallelLoops, symbols: &Symbols, tree: &ContextTree) {
                 .call
                 .and_then(|line| files.directive(symbols.text(line.file), line.line, start));
             known.name_from_source = found.is_some();
-            known.name = found.unwrap_or_else(|| entry.to_owned());
+            let (name, line) = found.unzip();
+            known.name = name.unwrap_or_else(|| entry.to_owned());
+            known.line = line;
             continue;
         }
         let method = last_part(entry);

@@ -1,7 +1,16 @@
-//! The regions and tasks of OpenMP. What compilers make of one is a procedure of its own, which the runtime
-//! calls; here it is a loop of the procedure that it was taken from.
+//! The regions and tasks of OpenMP. What compilers make of one is a call of the runtime, which the sampler
+//! has counted, and a procedure of its own, which the runtime calls; it may have no frame, since its last
+//! call is a jump. Here a directive is a loop of the procedure that it was taken from.
 
+use crate::model::loops::directive_of;
+use crate::model::symbols::{Procedure, Symbols};
+use crate::model::warnings::Warnings;
+use crate::model::workers::Runtime;
+use crate::passes::code::FrameTable;
+use crate::passes::load_map::LoadMap;
 use crate::passes::parallel_loops::rule::Rule;
+use hpc_formats::process::{Directive, DirectiveKind};
+use hpc_formats::structure::Origin;
 
 /// Its entry in the table.
 pub(super) const RULE: Rule = Rule {
@@ -14,9 +23,54 @@ pub(super) const RULE: Rule = Rule {
     directive: Some("omp "),
 };
 
-/// Whether a procedure is the body of a region or task.
+/// Whether a procedure is the body of a region or task, or stands for one.
 pub(super) fn is_outlined(name: &str) -> bool {
-    ["._omp_fn.", ".omp_outlined", ".omp_task_entry."].iter().any(|part| name.contains(part))
+    directive_of(name).is_some()
+        || ["._omp_fn.", ".omp_outlined", ".omp_task_entry."].iter().any(|part| name.contains(part))
+}
+
+/// Says how many tasks are not under their creators.
+pub fn warn<'a>(directives: impl Iterator<Item = &'a Directive>, warnings: &mut Warnings) {
+    let is_task =
+        |d: &&Directive| matches!(d.kind, DirectiveKind::GompTask | DirectiveKind::OmpTask);
+    let counts = directives.filter(is_task).map(|task| (task.uncaptured, task.executions));
+    let (uncaptured, all) = counts.fold((0_u64, 0_u64), |sum, task| {
+        (sum.0.saturating_add(task.0), sum.1.saturating_add(task.1))
+    });
+    if uncaptured > 0 {
+        warnings.add(format!(
+            "{uncaptured} of {all} tasks of OpenMP are under their region, not under their creators: a \
+             thread made more than 250,000 a second; fewer and larger ones are also cheaper"
+        ));
+    }
+}
+
+/// Marks the frames whose calls a process's directives have made.
+pub fn mark<'a>(
+    directives: impl Iterator<Item = &'a Directive>,
+    map: &LoadMap,
+    table: &mut FrameTable,
+    symbols: &mut Symbols,
+) {
+    for Directive { place, kind, .. } in directives {
+        let Some(module) = map.module(*place) else { continue };
+        let Some(known) = table.get_mut(&(module, place.offset())) else { continue };
+        let mut frame = symbols.frame(*known).clone();
+        // A call within a runtime is no directive.
+        if frame.scopes.iter().any(|scope| Runtime::of(symbols, scope.procedure).is_some()) {
+            continue;
+        }
+        let name = match frame.line {
+            Some(_) => kind.name().to_owned(),
+            None => format!("{} at {:#x}", kind.name(), place.offset()),
+        };
+        let name = symbols.intern(&name);
+        let origin = Origin::Runtime;
+        let (module, declared, position) = (Some(module), frame.line, 0);
+        let procedure = Procedure { name, module, declared, origin, position };
+        frame.directive = Some(symbols.add_procedure(procedure));
+        *known = symbols.add_frame(frame);
+    }
 }
 
 /// Whether it is only called by another part of the same body.
@@ -36,5 +90,6 @@ mod tests {
         }
         assert!(is_inner(".omp_outlined._debug__"));
         assert!(!is_outlined("outlined"));
+        assert_eq!(directive_of("libomp task at 0x1f"), Some(DirectiveKind::OmpTask));
     }
 }

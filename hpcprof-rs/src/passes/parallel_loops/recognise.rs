@@ -14,6 +14,18 @@ pub struct LoopState {
     inside: Option<LoopIndex>,
     /// Whether the innermost frame is one of the loop's, so that a shim below it is one, too.
     is_frame: bool,
+    /// Whether the loop is a directive whose body may come, a frame of the loop.
+    awaits_body: bool,
+}
+
+impl LoopState {
+    /// Within what was made here, and does not return here: only the body of a directive belongs to its loop.
+    pub fn of_task(self) -> LoopState {
+        match self.awaits_body {
+            true => self,
+            false => LoopState::default(),
+        }
+    }
 }
 
 /// Finds the loops of an experiment while its paths are followed.
@@ -51,6 +63,13 @@ impl LoopFinder {
         state
     }
 
+    /// The state in the context of a region or task of OpenMP.
+    pub fn enter_directive(&mut self, at: ContextIndex, tree: &ContextTree) -> LoopState {
+        let inside = self.begin(at, tree);
+        self.loops.frames.insert(at, inside);
+        LoopState { inside: Some(inside), is_frame: true, awaits_body: true }
+    }
+
     /// The state in the context `at`, given the state in the context above it.
     fn enter(
         &mut self,
@@ -60,22 +79,21 @@ impl LoopFinder {
         at: ContextIndex,
     ) -> LoopState {
         let context = tree.scope(at);
-        let frame_of = |inside| LoopState { inside: Some(inside), is_frame: true };
+        let awaits_body = outer.awaits_body;
+        let frame_of = |inside| LoopState { inside: Some(inside), is_frame: true, awaits_body };
         let state = match (self.part(symbols, context.procedure), outer.inside) {
             // A loop of the machine code is part of what it lies in.
             _ if context.kind == Kind::Loop => outer,
             (Part::User, _) | (Part::Extension | Part::Runtime, None) => LoopState::default(),
-            (Part::Directive, Some(inside)) if context.kind != Kind::Procedure => frame_of(inside),
-            (Part::Library, None) if context.is_runtime => LoopState::default(),
-            (Part::Library, None) | (Part::Directive, _) => {
-                let caller = tree.parent(at).map(|p| tree.scope(p).procedure);
-                let call = (context.call, context.column);
-                frame_of(self.find_or_add(LoopKey::new(context.procedure, call, caller)))
+            (Part::Directive, Some(inside)) if awaits_body || context.kind != Kind::Procedure => {
+                LoopState { awaits_body: false, ..frame_of(inside) }
             }
+            (Part::Library, None) if context.is_runtime => LoopState::default(),
+            (Part::Library, None) | (Part::Directive, _) => frame_of(self.begin(at, tree)),
             (Part::Library | Part::Extension | Part::Runtime, Some(inside)) => frame_of(inside),
-            (part @ (Part::Shim | Part::System), inside) => {
+            (part @ (Part::Shim | Part::System), _) => {
                 let folds = context.kind != Kind::Procedure || part == Part::Shim;
-                LoopState { inside, is_frame: outer.is_frame && folds }
+                LoopState { is_frame: outer.is_frame && folds, ..outer }
             }
         };
         if let (Some(inside), true) = (state.inside, state.is_frame) {
@@ -92,7 +110,11 @@ impl LoopFinder {
         *self.parts[index].get_or_insert_with(|| Part::of(symbols, procedure))
     }
 
-    fn find_or_add(&mut self, key: LoopKey) -> LoopIndex {
+    /// The loop that begins in the context `at`.
+    fn begin(&mut self, at: ContextIndex, tree: &ContextTree) -> LoopIndex {
+        let scope = tree.scope(at);
+        let caller = tree.parent(at).map(|p| tree.scope(p).procedure);
+        let key = LoopKey::new(scope.procedure, (scope.call, scope.column), caller);
         let entry = self.loops.all.entry(key);
         let index = LoopIndex(entry.index() as u32);
         entry.or_default();

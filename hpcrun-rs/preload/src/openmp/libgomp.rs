@@ -10,11 +10,12 @@
 //! Whoever starts a region waits in the runtime but within the region's function, and so does the pool.
 
 use super::copies::{Entry, Function};
-use super::{captured, creation, site};
+use super::{captured, creation_by, site};
+use hpc_formats::process::DirectiveKind;
 use hpcrun_core::tasks::{Boundary, Context, Task};
 use hpcrun_core::threads::{self, ThreadState};
 use hpcrun_core::unwind::Registers;
-use hpcrun_core::{session, sites};
+use hpcrun_core::{directives, session};
 use std::cell::Cell;
 use std::ffi::c_void;
 use std::ptr;
@@ -152,8 +153,13 @@ struct Region {
 }
 
 impl Region {
-    unsafe fn new(arguments: Arguments, context: Context, from: usize) -> Region {
-        sites::count_region(from as u64 - 1);
+    unsafe fn new(
+        thread: &ThreadState,
+        arguments: Arguments,
+        context: Context,
+        from: usize,
+    ) -> Region {
+        directives::count(thread, from, DirectiveKind::GompRegion, false);
         let data = arguments[1] as *mut c_void;
         // SAFETY: a region's arguments begin with its function and data, null if it has none.
         unsafe {
@@ -178,7 +184,7 @@ unsafe fn region(entry: &Entry, from: usize, arguments: Arguments, stack: Stack)
     };
     // SAFETY: as above; the record lives until the runtime returns, after the region's last use of it.
     unsafe {
-        let region = Region::new(arguments, site(thread, Registers::here()), from);
+        let region = Region::new(thread, arguments, site(thread, Registers::here()), from);
         let [_, _, rest @ ..] = arguments;
         let [a, b, c, d] = rest;
         let record = &raw const region as usize;
@@ -225,7 +231,7 @@ unsafe fn start_region(entry: &Entry, from: usize, arguments: Arguments, stack: 
     let context = captured(thread, Registers::here());
     // SAFETY: as above; `end_region` frees the record.
     unsafe {
-        let region = Box::into_raw(Box::new(Region::new(arguments, context, from)));
+        let region = Box::into_raw(Box::new(Region::new(thread, arguments, context, from)));
         (*region).around = STARTED.replace(region);
         let [_, _, a, b, c, d] = arguments;
         thread.begin_pause();
@@ -308,7 +314,7 @@ unsafe fn make(
         let made = Made {
             words,
             function: std::mem::transmute::<usize, Outlined>(function),
-            context: creation(thread),
+            context: creation_by(thread, from, DirectiveKind::GompTask),
             from,
             copy: std::mem::transmute::<usize, Option<CopyData>>(copy),
             data,

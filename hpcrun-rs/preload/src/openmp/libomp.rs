@@ -2,14 +2,15 @@
 //! `ompt_start_tool`, finds ours first, and calls us at each event. Each copy of it does so.
 //!
 //! A region's record is in the word that the runtime keeps for us in the region, a task's in the task's. An
-//! explicit task that has not begun has its captured context there.
+//! explicit task that has not begun has its captured context there, or the region's record.
 
-use super::{captured, creation};
+use super::{captured, creation_by};
 use crate::start;
+use hpc_formats::process::DirectiveKind;
 use hpcrun_core::tasks::{Boundary, Context, Task};
 use hpcrun_core::threads::{self, ThreadState};
 use hpcrun_core::unwind::Registers;
-use hpcrun_core::{session, sites};
+use hpcrun_core::{directives, session};
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -134,7 +135,7 @@ unsafe extern "C" fn begin_region(
     return_address: u64,
 ) {
     let Some(thread) = threads::current() else { return };
-    sites::count_region(return_address.wrapping_sub(1));
+    directives::count(thread, return_address as usize, DirectiveKind::OmpRegion, false);
     // SAFETY: the runtime's frame of the task that has called it, and its word for us.
     unsafe {
         thread.task().as_ref().inspect(|task| task.settle());
@@ -221,9 +222,9 @@ unsafe fn end(thread: &ThreadState, task: Data) {
     }
 }
 
-/// The boundary of the task that the calling thread begins, as the copy of the runtime knows it whose task it
-/// is.
-unsafe fn boundary_of(task: Data) -> Boundary {
+/// The frame of the task that the calling thread is in, and the region's word, as the copy of the runtime
+/// knows them whose task it is.
+unsafe fn info_of(task: Data) -> Option<(*const Frame, Data)> {
     for info in &TASK_INFO {
         let info = info.load(Ordering::Acquire);
         if info == 0 {
@@ -237,21 +238,31 @@ unsafe fn boundary_of(task: Data) -> Boundary {
             let info = std::mem::transmute::<usize, TaskInfo>(info);
             info(0, &mut flags, &mut found, &mut frame, &mut region, &mut number)
         };
-        if known == 2 && found == task && !frame.is_null() {
-            // SAFETY: the runtime's frame of the task.
-            return Boundary::Word(unsafe { &raw const (*frame).exit });
+        if known == 2 && found == task {
+            return Some((frame, region));
         }
     }
-    Boundary::None
+    None
+}
+
+/// The boundary of the task that the calling thread begins.
+unsafe fn boundary_of(task: Data) -> Boundary {
+    // SAFETY: the runtime's frame of the task.
+    unsafe {
+        match info_of(task) {
+            Some((frame, _)) if !frame.is_null() => Boundary::Word(&raw const (*frame).exit),
+            _ => Boundary::None,
+        }
+    }
 }
 
 unsafe extern "C" fn create_task(
-    _: Data,
+    around: Data,
     _: *const Frame,
     task: Data,
     flags: c_int,
     _: c_int,
-    _: u64,
+    return_address: u64,
 ) {
     let Some(thread) = threads::current() else { return };
     // SAFETY: the word of the new task; null, or the record of the task that makes it.
@@ -260,11 +271,15 @@ unsafe extern "C" fn create_task(
         *task = match flags {
             flags if flags & EXPLICIT == 0 => 0,
             flags if flags & UNDEFERRED != 0 => THROUGH,
-            _ => match creation(thread) {
+            _ => match creation_by(thread, return_address as usize, DirectiveKind::OmpTask) {
                 Context::Captured { thread, node } => {
                     CAPTURED | u64::from(thread) << 32 | u64::from(node)
                 }
-                _ => NO_CONTEXT,
+                // The region's record outlives its tasks.
+                _ => match info_of(around) {
+                    Some((_, region)) if !region.is_null() && *region != 0 => *region,
+                    _ => NO_CONTEXT,
+                },
             },
         };
     }
@@ -301,6 +316,7 @@ unsafe fn switch(thread: &ThreadState, next: Data) {
         let kept = word & !CAPTURED;
         let context = match kept {
             0 => Context::Unknown,
+            _ if kept == *word => *(kept as *const Context),
             _ => Context::Captured { thread: (kept >> 32) as u32, node: kept as u32 },
         };
         match *word {

@@ -17,20 +17,33 @@ mod rate;
 
 pub(crate) use copies::forget;
 
-use hpcrun_core::tasks::{Context, Task};
+use hpc_formats::process::DirectiveKind;
+use hpcrun_core::directives;
+use hpcrun_core::tasks::Context;
 use hpcrun_core::threads::ThreadState;
 use hpcrun_core::unwind::Registers;
 use hpcrun_core::unwind::registers::number;
 
-/// The context of a task that the calling thread creates here. Where tasks are too many to capture each, it
-/// is that of the task that creates it, which is the region's.
+/// The context of a task that the calling thread creates here, and whether it is its own. Where tasks are too
+/// many to capture each, it is that of the task that creates it, which is the region's.
 #[inline(always)] // the registers are those of the caller
-pub(crate) fn creation(thread: &ThreadState) -> Context {
+pub(crate) fn creation(thread: &ThreadState) -> (Context, bool) {
     match rate::allows() {
-        true => captured(thread, Registers::here()),
+        true => (captured(thread, Registers::here()), true),
         // SAFETY: null, or the record of a task that this thread is in.
-        false => unsafe { thread.task().as_ref() }.map_or(Context::Unknown, Task::context),
+        false => match unsafe { thread.task().as_ref() } {
+            Some(task) => (task.context(), false),
+            None => (Context::Unknown, false),
+        },
     }
+}
+
+/// As [`creation`], for a directive whose call returns to `from`, which is counted.
+#[inline(always)] // as above
+fn creation_by(thread: &ThreadState, from: usize, kind: DirectiveKind) -> Context {
+    let (context, is_own) = creation(thread);
+    directives::count(thread, from, kind, !is_own);
+    context
 }
 
 /// The calling thread's context at these registers.

@@ -1,17 +1,13 @@
 //! How many tasks get a captured context: a capture costs as much as several empty tasks. A thread captures
-//! so many in a row at once, and beyond them so many in a time. The others are counted.
+//! so many in a row at once, and beyond them so many in a time.
 
 use hpcrun_core::arch;
 use std::cell::Cell;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Cycles between two captures of a thread that makes tasks without an end: about 4 us.
 const CYCLES: u64 = 1 << 13;
 /// Captures in a row.
 const BURST: u64 = 1 << 12;
-
-/// Number of tasks without a captured context.
-pub(super) static SKIPPED: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
     /// The cycle counter at which all captures so far would have had their time.
@@ -25,8 +21,6 @@ pub(super) fn allows() -> bool {
     let allows = paid <= now;
     if allows {
         PAID.set(paid + CYCLES);
-    } else {
-        SKIPPED.fetch_add(1, Ordering::Relaxed);
     }
     allows
 }

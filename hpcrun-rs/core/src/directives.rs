@@ -1,0 +1,83 @@
+//! Counts the executions of OpenMP's directives, by the call that the compiler has made of one.
+//!
+//! Each thread counts in one of a few stripes, so that threads that make tasks at one place seldom share
+//! a cache line. All counts are written when the process ends normally or replaces itself.
+
+use crate::threads::ThreadState;
+use crate::unwind::loadmap;
+use hpc_formats::address::CodeAddress;
+use hpc_formats::process::{Directive, DirectiveKind};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// More directives than a program has.
+const MOST: usize = 1 << 11;
+const STRIPES: usize = 8;
+/// The kind of a directive lies above the bits of its place.
+const KIND: u32 = 56;
+
+/// The last byte of the call of each directive, with its kind; 0: no directive yet.
+static PLACES: [AtomicU64; MOST] = [const { AtomicU64::new(0) }; MOST];
+
+/// The counts of one directive in one stripe.
+struct Counts {
+    executions: AtomicU64,
+    uncaptured: AtomicU64,
+}
+
+static COUNTS: [[Counts; MOST]; STRIPES] = [const {
+    [const { Counts { executions: AtomicU64::new(0), uncaptured: AtomicU64::new(0) } }; MOST]
+}; STRIPES];
+
+/// Counts an execution by `thread` of the directive of which the compiler has made the call that returns to
+/// an address. `uncaptured`: its task got no context of its own. A program with more directives than there is
+/// room for has no counts for some of them.
+#[inline]
+pub fn count(thread: &ThreadState, return_address: usize, kind: DirectiveKind, uncaptured: bool) {
+    let place = (return_address as u64).wrapping_sub(1) | (kind as u64) << KIND;
+    let first = (return_address.wrapping_mul(0x9e37_79b9) >> 7) % MOST;
+    for at in (first..first + 8).map(|at| at % MOST) {
+        let known = match PLACES[at].load(Ordering::Relaxed) {
+            0 => PLACES[at].compare_exchange(0, place, Ordering::Relaxed, Ordering::Relaxed).err(),
+            known => Some(known),
+        };
+        if known.is_none_or(|known| known == place) {
+            let counts = &COUNTS[thread.ordinal() as usize % STRIPES][at];
+            counts.executions.fetch_add(1, Ordering::Relaxed);
+            if uncaptured {
+                counts.uncaptured.fetch_add(1, Ordering::Relaxed);
+            }
+            return;
+        }
+    }
+}
+
+/// All directives that were executed since the process image began.
+pub fn counts() -> Vec<Directive> {
+    loadmap::with_current(|snapshot| {
+        let directives = PLACES.iter().enumerate().filter_map(|(at, word)| {
+            let word = word.load(Ordering::Relaxed);
+            let (kind, place) = ((word >> KIND) as u32, word & ((1 << KIND) - 1));
+            let kind = DirectiveKind::from_number(kind)?;
+            let located = loadmap::locate(snapshot, place)?;
+            let sum = |count: fn(&Counts) -> &AtomicU64| -> u64 {
+                COUNTS.iter().map(|stripe| count(&stripe[at]).load(Ordering::Relaxed)).sum()
+            };
+            Some(Directive {
+                place: CodeAddress::new(located.id, place.wrapping_sub(located.bias)),
+                kind,
+                executions: sum(|counts| &counts.executions),
+                uncaptured: sum(|counts| &counts.uncaptured),
+            })
+        });
+        directives.filter(|directive| directive.executions > 0).collect()
+    })
+    .unwrap_or_default()
+}
+
+/// Restarts the counts in a forked child: the counts so far belong to the parent.
+pub fn start_anew() {
+    for counts in COUNTS.iter().flatten().filter(|c| c.executions.load(Ordering::Relaxed) > 0) {
+        counts.executions.store(0, Ordering::Relaxed);
+        counts.uncaptured.store(0, Ordering::Relaxed);
+    }
+}
