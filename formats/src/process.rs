@@ -63,6 +63,10 @@ pub struct Start {
     pub job: String,
 }
 
+/// The beginning of the names of folders in the measurement directory, each of which belongs to another user,
+/// whom processes have become.
+pub const USER_FOLDER: &str = "user-";
+
 /// File of a measurement directory with what the user typed: the program and its arguments, a NUL between.
 pub const COMMAND_FILE: &str = "command";
 

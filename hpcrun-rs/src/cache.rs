@@ -9,11 +9,13 @@ use std::fs;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// The cache folder, then the fallbacks.
+/// The cache folder, then the fallbacks. Root's programs may become other users, who must be able to read
+/// what is preloaded into them.
 fn folders() -> Vec<PathBuf> {
     let variable = |name| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
     let mut all = Vec::new();
     all.extend(variable("XDG_CACHE_HOME").map(|c| c.join("hpcrun-rs")));
+    all.extend(getuid().is_root().then(|| PathBuf::from("/var/cache/hpcrun-rs")));
     all.extend(variable("HOME").map(|h| h.join(".cache/hpcrun-rs")));
     all.push(std::env::temp_dir().join(format!("hpcrun-rs-{}", getuid())));
     all
@@ -43,7 +45,7 @@ pub fn make(folder: &Path) -> Result<(), String> {
     if !folder.is_absolute() {
         return Err("not an absolute path".to_owned());
     }
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(|e| e.to_string())?;
+    fs::DirBuilder::new().recursive(true).mode(0o755).create(folder).map_err(|e| e.to_string())?;
     let owner = fs::symlink_metadata(folder).map_err(|e| e.to_string())?;
     if !owner.is_dir() || owner.uid() != getuid().as_raw() {
         return Err("belongs to another user".to_owned());

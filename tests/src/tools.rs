@@ -280,7 +280,7 @@ pub fn folder(test: &str) -> PathBuf {
 /// not the user's.
 pub fn tool(name: &str) -> Command {
     let mut command = Command::new(tool_path(name));
-    command.env("XDG_CACHE_HOME", scratch().join("cache"));
+    command.env("XDG_CACHE_HOME", scratch().join("user-cache"));
     for (variable, _) in std::env::vars_os() {
         if is_ours(&variable) {
             command.env_remove(variable);

@@ -69,13 +69,39 @@ fn a_sandbox_meets_no_call_of_ours() {
     assert_eq!(database.top_down().inclusive("counted_work", "work"), 0.0);
 }
 
-/// The measurement directory belongs to whoever runs the tests: who becomes another user can't write there.
+/// Only root can become another user. Its threads, forks and programs go on as that user.
 #[test]
-fn who_becomes_another_user_is_said() {
+fn who_becomes_another_user_is_sampled() {
     let _cores = exclusive_cores();
-    let run = run_as_without_us("other-user", "exec house other-user", 1000);
-    let said = String::from_utf8_lossy(&run.database().output.stderr).into_owned();
-    // Only root can become another user.
     let is_root = check(Command::new("id").arg("-u")).trim() == "0";
-    assert_eq!(said.contains("became another user"), is_root, "{said}");
+    for way in ["other-user", "other-root"].into_iter().filter(|_| is_root) {
+        let run = run_as_without_us(way, &format!("exec house {way}"), 1000);
+        let view = run.database().top_down();
+        // Six threads and processes, whose first samples come at random.
+        assert_close(way, view.inclusive("guest_work", "work"), 0.45, 0.04);
+        assert_eq!(view.quality.rooted, view.quality.samples, "{way}: {:?}", view.quality);
+    }
+}
+
+#[test]
+fn programs_with_an_environment_of_their_own_are_sampled() {
+    let _cores = exclusive_cores();
+    for rate in [200, 1000] {
+        let run = run_as_without_us("environments", "exec house environments", rate);
+        let view = run.database().top_down();
+        assert_close("environments", view.inclusive("guest_work", "work"), 0.5, 0.06);
+        assert_eq!(view.quality.rooted, view.quality.samples, "{:?}", view.quality);
+    }
+}
+
+/// Functions that libc calls in threads that it makes itself.
+#[test]
+fn threads_of_libc_are_sampled() {
+    let _cores = exclusive_cores();
+    for rate in [200, 1000] {
+        let run = run_as_without_us("notifications", "exec house notifications", rate);
+        let view = run.database().top_down();
+        assert_close("notifications", view.inclusive("guest_work", "work"), 0.4, 0.05);
+        assert_eq!(view.quality.rooted, view.quality.samples, "{:?}", view.quality);
+    }
 }

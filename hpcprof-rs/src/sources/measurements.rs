@@ -8,7 +8,7 @@
 use crate::error::{Error, Result};
 use crate::model::warnings::Warnings;
 use hpc_formats::critical_path::{self, CriticalPath, OnPath};
-use hpc_formats::process::{COMMAND_FILE, Process, text_of};
+use hpc_formats::process::{COMMAND_FILE, Process, USER_FOLDER, text_of};
 use hpc_formats::profile::{HEADER_SIZE, Header, MAGIC, Profile, RECORD_SIZE, header};
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -181,10 +181,13 @@ fn read_directory(directory: &Path, index: usize, warnings: &mut Warnings) -> Re
         let remedy = "give the directory that `hpcrun-rs PROGRAM` wrote";
         return Err(Error::input(directory, problem, remedy));
     }
-    let mut files = Vec::new();
-    let entries = std::fs::read_dir(directory).map_err(Error::io("read", directory))?;
-    for entry in entries {
-        files.push(entry.map_err(Error::io("read", directory))?.path());
+    let mut files = list(directory)?;
+    let of_user =
+        |p: &&PathBuf| p.file_name().is_some_and(|n| n.as_encoded_bytes().starts_with(USER));
+    let folders: Vec<PathBuf> =
+        files.iter().filter(of_user).filter(|p| p.is_dir()).cloned().collect();
+    for folder in folders {
+        files.extend(list(&folder)?);
     }
     files.sort();
     // A named pipe would make the reader wait.
@@ -236,6 +239,15 @@ fn read_directory(directory: &Path, index: usize, warnings: &mut Warnings) -> Re
         process.directory = index;
     }
     Ok(processes)
+}
+
+/// How a folder of another user begins, whom processes have become.
+const USER: &[u8] = USER_FOLDER.as_bytes();
+
+fn list(directory: &Path) -> Result<Vec<PathBuf>> {
+    let entries = std::fs::read_dir(directory).map_err(Error::io("read", directory))?;
+    let paths = entries.map(|entry| entry.map(|e| e.path()));
+    paths.collect::<std::io::Result<_>>().map_err(Error::io("read", directory))
 }
 
 /// CPU time of a process and its children; 0 when unknown.

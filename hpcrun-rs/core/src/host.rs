@@ -101,6 +101,13 @@ impl Host {
         }
     }
 
+    /// The current one in a forked child, which may have left its parent's namespaces: without `/proc` it is
+    /// the parent's.
+    pub fn of_child(parent: &Host) -> Host {
+        let host = Host::current();
+        if host.boot.is_empty() { parent.clone() } else { host }
+    }
+
     /// Path of the table that the run's processes on this host share, in the measurement directory. It is
     /// unique to this host since its last boot, as several hosts may see the same directory.
     pub fn table(&self, directory: &OsStr) -> Option<CString> {

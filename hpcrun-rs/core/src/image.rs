@@ -12,10 +12,11 @@ use crate::sandbox::{allows_files, refuses};
 use crate::system;
 use hpc_formats::loss::{LOSS_SLOTS, LossCause};
 use hpc_formats::profile::{LOCK_WAIT, MPI_WAIT, Metric, wait_metric};
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
+use std::fs::File;
 use std::io::Write;
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::fd::FromRawFd;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
@@ -190,11 +191,12 @@ pub fn append(bytes: &[u8], create: bool) -> std::io::Result<()> {
     if !allows_files() {
         return Err(std::io::ErrorKind::PermissionDenied.into());
     }
-    let mut file = std::fs::OpenOptions::new()
-        .append(true)
-        .create_new(create)
-        .mode(0o644)
-        .open(process_path(s))?;
+    let path = CString::new(process_path(s).into_os_string().into_vec())?;
+    let create = if create { libc::O_CREAT | libc::O_EXCL } else { 0 };
+    let flags = libc::O_WRONLY | libc::O_APPEND | libc::O_CLOEXEC | create;
+    let opened = memory::open(&path, flags).map_err(std::io::Error::from_raw_os_error)?;
+    // SAFETY: we have just opened the descriptor, and nobody else has it.
+    let mut file = unsafe { File::from_raw_fd(opened) };
     if !memory::may_be_as_large(file.metadata()?.len() as usize + bytes.len()) {
         return Err(std::io::ErrorKind::FileTooLarge.into());
     }

@@ -39,6 +39,7 @@ pub mod arch;
 pub mod config;
 pub mod descriptors;
 pub mod directives;
+pub mod folder;
 pub mod futex_locks;
 pub mod host;
 pub mod image;

@@ -4,7 +4,7 @@
 //! Async-signal-safe: only `open`, `fallocate`, `pwrite`, `mmap`, `madvise`, `munmap`, `close`.
 
 use crate::sandbox::refuses;
-use crate::{descriptors, system};
+use crate::{descriptors, folder, system};
 use hpc_formats::loss::LossCause;
 use std::ffi::CStr;
 use std::fs::File;
@@ -198,8 +198,11 @@ impl GrowingFile {
         let mut file = GrowingFile { base, len: 0, mapped: 0, limit, earlier: [None; EARLIER] };
         let created = file.extend(path, libc::O_CREAT | libc::O_EXCL);
         if created.as_ref().is_err_and(|cause| *cause != LossCause::NoFile) {
-            // It was made, and an empty file tells nobody why. SAFETY: `path` is NUL-terminated.
-            unsafe { system::call(libc::SYS_unlink, [path.as_ptr() as usize, 0, 0, 0, 0]) };
+            // It was made, and an empty file tells nobody why.
+            let (folder, path) = folder::place(path);
+            let arguments = [folder as usize, path.as_ptr() as usize, 0, 0, 0];
+            // SAFETY: `path` is NUL-terminated.
+            unsafe { system::call(libc::SYS_unlinkat, arguments) };
         }
         created.map(|()| file)
     }
@@ -285,8 +288,9 @@ impl GrowingFile {
 
 /// Opens a file of ours; the caller closes it. If the program has used up its descriptors, ours is one that
 /// its limit does not count. Errors are those of the operating system.
-fn open(path: &CStr, flags: i32) -> Result<i32, i32> {
-    let arguments = [libc::AT_FDCWD as usize, path.as_ptr() as usize, flags as usize, 0o644, 0];
+pub fn open(path: &CStr, flags: i32) -> Result<i32, i32> {
+    let (folder, path) = folder::place(path);
+    let arguments = [folder as usize, path.as_ptr() as usize, flags as usize, 0o644, 0];
     // SAFETY: `path` is NUL-terminated.
     let open = || unsafe { system::call(libc::SYS_openat, arguments) as i32 };
     match open() {

@@ -13,13 +13,13 @@ use crate::system;
 use crate::threads::{self, ThreadState};
 use crate::unwind::copies;
 use crate::unwind::loadmap;
-use crate::{activity, descriptors, directives, locks, path, sandbox, sites};
+use crate::{activity, descriptors, directives, folder, locks, path, sandbox, sites};
 use hpc_formats::address::ModuleId;
 use hpc_formats::environment::ALL_CORES;
 use hpc_formats::loss::LossCause;
 use hpc_formats::process::{self, End, Entry, Start};
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::ptr;
 use std::sync::atomic::{Ordering, fence};
 
@@ -154,9 +154,19 @@ pub fn has_begun() -> bool {
     image::current().is_some()
 }
 
-/// The measurement directory, and the process as its files are named.
-pub fn measurements() -> Option<(PathBuf, u32)> {
-    image::current().map(|image| (PathBuf::from(&image.config.output), image.pid))
+/// Holds the measurement directory open, before the process has another root or other mounts.
+pub fn hold_folder() {
+    image::current().inspect(|image| {
+        folder::hold(&image.config.output);
+    });
+}
+
+/// Gives the process's files to the user whom it is about to become. False if that is not possible.
+pub fn hand_over(user: u32) -> bool {
+    image::current().is_none_or(|image| {
+        let own = ["process", "thread"].map(|kind| format!("{kind}-{}-", image.pid));
+        folder::hand_over(&image.config.output, user, &own)
+    })
 }
 
 /// Records that the process starts a program that is not profiled. Changes no state in memory.
@@ -489,7 +499,7 @@ pub fn continue_in_child() {
         parent.config.clone(),
         parent.kind,
         // The fork may have left the namespace whose clock or host name this was.
-        Host::current(),
+        Host::of_child(&parent.host),
         parent.arguments.clone(),
     );
     match (opened, me) {

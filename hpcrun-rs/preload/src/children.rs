@@ -1,13 +1,18 @@
-//! Programs that this process starts. A program that our library would break gets an environment without it.
+//! Programs that this process starts. A program that our library would break, or that could not load it, gets
+//! an environment without it. One that is started with an environment of its own is lent what it needs to be
+//! profiled, which its own library takes out again before the program sees it ([`take_out`]): `env -i env`
+//! prints nothing. Who takes only our library out of `LD_PRELOAD` does not want to be profiled.
 //! Every program that is not profiled is recorded in the process file.
 //!
 //! A `vfork` child calls this as well, on its parent's memory, so nothing of ours may change except our heap.
 
 use hpc_formats::preload::{self, DEFAULT_PATH, LIBRARY_NAME, MPI_LIBRARY_NAME};
-use hpcrun_core::session;
-use std::ffi::{CStr, CString, OsStr, c_char, c_int};
-use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use hpcrun_core::{folder, session};
+use std::ffi::{CStr, CString, OsStr, OsString, c_char, c_int};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::ptr;
+use std::sync::OnceLock;
 
 /// A list of strings in libc's form, ended by a null pointer.
 pub(crate) type Strings = *const *const c_char;
@@ -53,11 +58,11 @@ impl Program<'_> {
 pub(crate) enum Environment {
     /// Unchanged.
     Given(Strings),
-    /// Without the sampler.
-    Stripped {
+    /// Without the sampler, or with what it lacked.
+    Changed {
         list: Vec<*const c_char>,
-        /// The remaining `LD_PRELOAD`, which `list` points to.
-        _preloaded: Option<CString>,
+        /// Strings to which `list` points.
+        _made: Vec<CString>,
     },
 }
 
@@ -65,7 +70,7 @@ impl Environment {
     pub(crate) fn as_ptr(&self) -> Strings {
         match self {
             Environment::Given(strings) => *strings,
-            Environment::Stripped { list, .. } => list.as_ptr(),
+            Environment::Changed { list, .. } => list.as_ptr(),
         }
     }
 
@@ -87,17 +92,118 @@ impl Environment {
             session::note_unprofiled(&found.executable, &found.obstacle.reason());
             if found.obstacle.breaks() {
                 // SAFETY: the caller's promise.
-                return unsafe { strip(given) };
+                return unsafe { change(given, None) };
             }
+            return Environment::Given(given);
+        }
         // SAFETY: the caller's promise.
-        } else if !unsafe { strings(given) }.any(|s| has_ours(s.to_bytes())) {
-            session::note_unprofiled(
-                &path,
-                "started with an environment that lacks the profiler's",
-            );
+        let has = |what: fn(&[u8]) -> bool| unsafe { strings(given) }.any(|s| what(s.to_bytes()));
+        let Some(ours) = OURS.get().filter(|ours| ours.can_be_loaded()) else {
+            session::note_unprofiled(&path, "started where the profiler's files are out of reach");
+            // SAFETY: the caller's promise.
+            return unsafe { change(given, None) };
+        };
+        if !has(is_setting) || folder::below().is_some() {
+            // SAFETY: the caller's promise.
+            return unsafe { change(given, Some(ours)) };
+        }
+        if !has(has_ours) {
+            session::note_unprofiled(&path, "started without the profiler in LD_PRELOAD");
         }
         Environment::Given(given)
     }
+}
+
+/// What a profiled program needs in its environment.
+struct Ours {
+    /// Paths of our libraries.
+    libraries: Vec<CString>,
+    /// All but `LD_PRELOAD` and the measurement directory.
+    settings: Vec<CString>,
+    /// The measurement directory.
+    directory: OsString,
+}
+
+/// How the entries begin of the measurement directory and the preloaded libraries.
+const OUTPUT: &[u8] = b"HPCRUN_RS_OUTPUT=";
+const PRELOAD: &[u8] = b"LD_PRELOAD=";
+
+static OURS: OnceLock<Ours> = OnceLock::new();
+
+/// Says that the settings are lent. An odd number of strings that are taken out gets one more.
+const LENT: [&CStr; 2] = [c"HPCRUN_RS_LENT=1", c"HPCRUN_RS_LENT_EVEN=1"];
+
+impl Ours {
+    /// Where a program that is started now finds its measurement directory.
+    fn directory(&self) -> OsString {
+        match folder::below() {
+            None => self.directory.clone(),
+            Some(below) => Path::new(&self.directory).join(below).into(),
+        }
+    }
+
+    /// Whether a program that is started here could load our libraries and write its files: it may have
+    /// become another user, or have another root.
+    fn can_be_loaded(&self) -> bool {
+        let reaches = |path: &CString, how| {
+            // SAFETY: `path` is NUL-terminated.
+            unsafe { libc::faccessat(libc::AT_FDCWD, path.as_ptr(), how, libc::AT_EACCESS) == 0 }
+        };
+        let directory = CString::new(self.directory().into_vec());
+        directory.is_ok_and(|directory| reaches(&directory, libc::W_OK | libc::X_OK))
+            && self.libraries.iter().all(|library| reaches(library, libc::R_OK))
+    }
+}
+
+/// Keeps what the process got for the programs that it will start. What was lent is taken out of the
+/// environment: the program's own strings move up, and the words that become free before the kernel's
+/// auxiliary vector become entries of it that are to be ignored.
+///
+/// # Safety
+/// The environment must be the kernel's, and no other thread may exist.
+pub(crate) unsafe fn take_out() {
+    // SAFETY: libc's variable, which nobody else uses (the caller's promise).
+    let list = unsafe { environ };
+    // SAFETY: as above.
+    let all: Vec<&CStr> = unsafe { strings(list) }.collect();
+    let owned = |s: &&CStr| CString::from(*s);
+    let is_kept = |s: &[u8]| is_setting(s) && !is_lent(s) && !s.starts_with(OUTPUT);
+    let settings = all.iter().filter(|s| is_kept(s.to_bytes()));
+    let preloaded = all.iter().filter_map(|s| s.to_bytes().strip_prefix(PRELOAD));
+    let ours = preloaded.flat_map(libraries).filter(|library| is_ours(library));
+    let directory = variable(list, OUTPUT).unwrap_or_default();
+    let _ = OURS.set(Ours {
+        libraries: ours.filter_map(|library| CString::new(library).ok()).collect(),
+        settings: settings.map(owned).collect(),
+        directory: OsStr::from_bytes(directory).to_owned(),
+    });
+    if !all.iter().any(|s| is_lent(s.to_bytes())) {
+        return;
+    }
+    let mut kept: Vec<*const c_char> = Vec::new();
+    for string in all.iter().filter(|s| !is_setting(s.to_bytes())) {
+        match string.to_bytes().strip_prefix(PRELOAD).filter(|_| has_ours(string.to_bytes())) {
+            None => kept.push(string.as_ptr()),
+            // For ever: it is the program's environment.
+            Some(list) => kept.extend(others(list).map(|others| others.into_raw().cast_const())),
+        }
+    }
+    /// An entry of the auxiliary vector to be ignored: its kind and value.
+    const IGNORED: [usize; 2] = [1, 0];
+    let free = (0..all.len() - kept.len()).map(|i| ptr::without_provenance(IGNORED[i % 2]));
+    let words = kept.iter().copied().chain([ptr::null()]).chain(free);
+    for (i, word) in words.enumerate() {
+        // SAFETY: the list has as many words, its null pointer included, and is writable memory.
+        unsafe { list.cast_mut().add(i).write(word) };
+    }
+}
+
+fn is_setting(entry: &[u8]) -> bool {
+    entry.starts_with(b"HPCRUN_RS_") || is_collector(entry)
+}
+
+fn is_lent(entry: &[u8]) -> bool {
+    LENT.iter().any(|lent| lent.to_bytes() == entry)
 }
 
 /// Iterates over the strings of a list.
@@ -121,23 +227,41 @@ fn variable<'a>(list: Strings, name: &[u8]) -> Option<&'a [u8]> {
     unsafe { strings(list) }.find_map(|s| s.to_bytes().strip_prefix(name))
 }
 
+/// The environment without the sampler, or with what is lent.
+///
 /// # Safety
-/// `given` must be a list of strings.
-unsafe fn strip(given: Strings) -> Environment {
+/// `given` must be null or a list of strings.
+unsafe fn change(given: Strings, lent: Option<&Ours>) -> Environment {
     let mut list = Vec::new();
-    let mut preloaded = None;
+    let mut made = Vec::new();
+    let mut place = 0;
+    let mut preloaded: Vec<&[u8]> = Vec::new();
+    for library in lent.iter().flat_map(|ours| &ours.libraries) {
+        preloaded.push(library.to_bytes());
+    }
+    let ours = preloaded.len();
     // SAFETY: the caller's promise.
     for string in unsafe { strings(given) } {
         let text = string.to_bytes();
-        if let Some(value) = text.strip_prefix(b"LD_PRELOAD=") {
-            preloaded = others(value);
-        } else if !text.starts_with(b"HPCRUN_RS_") && !is_collector(text) {
+        if let Some(value) = text.strip_prefix(PRELOAD) {
+            place = list.len();
+            preloaded.extend(libraries(value).filter(|library| !is_ours(library)));
+        } else if !is_setting(text) {
             list.push(string.as_ptr());
         }
     }
-    list.extend(preloaded.as_ref().map(|p| p.as_ptr()));
-    list.push(std::ptr::null());
-    Environment::Stripped { list, _preloaded: preloaded }
+    if let Some(lent) = lent {
+        // The program's own `LD_PRELOAD` stays.
+        let taken_out = lent.settings.len() + 2 + usize::from(preloaded.len() == ours);
+        let directory = [OUTPUT, lent.directory().as_bytes()].concat();
+        made.extend(CString::new(directory));
+        list.extend(lent.settings.iter().map(|s| s.as_ptr()));
+        list.extend(LENT[..1 + taken_out % 2].iter().map(|s| s.as_ptr()));
+    }
+    made.extend(joined(&preloaded));
+    list.splice(place..place, made.iter().map(|string| string.as_ptr()));
+    list.push(ptr::null());
+    Environment::Changed { list, _made: made }
 }
 
 /// Whether an environment entry names our library to TBB.
@@ -147,15 +271,20 @@ fn is_collector(entry: &[u8]) -> bool {
 
 /// Whether an environment entry preloads our library.
 fn has_ours(entry: &[u8]) -> bool {
-    let value = entry.strip_prefix(b"LD_PRELOAD=");
+    let value = entry.strip_prefix(PRELOAD);
     value.is_some_and(|v| libraries(v).any(is_ours))
 }
 
 /// `LD_PRELOAD` without our library; `None` if nothing remains.
 fn others(value: &[u8]) -> Option<CString> {
     let kept: Vec<&[u8]> = libraries(value).filter(|l| !is_ours(l)).collect();
-    let text = [b"LD_PRELOAD=", &kept.join(&b':')[..]].concat();
-    CString::new(text).ok().filter(|_| !kept.is_empty())
+    joined(&kept)
+}
+
+/// An `LD_PRELOAD` of these libraries; `None` if there are none.
+fn joined(libraries: &[&[u8]]) -> Option<CString> {
+    let text = [PRELOAD, &libraries.join(&b':')[..]].concat();
+    CString::new(text).ok().filter(|_| !libraries.is_empty())
 }
 
 fn libraries(list: &[u8]) -> impl Iterator<Item = &[u8]> {

@@ -6,12 +6,14 @@
 
 use crate::real::real;
 use hpcrun_core::descriptors::may_be_ours;
-use hpcrun_core::threads;
+use hpcrun_core::{folder, threads};
 use std::ffi::{c_int, c_uint};
 
 /// Whether a descriptor is the sampler's.
 fn is_ours(descriptor: c_int) -> bool {
-    may_be_ours(descriptor) && threads::all().any(|t| t.source.uses(descriptor))
+    may_be_ours(descriptor)
+        && (folder::held().any(|held| held == descriptor)
+            || threads::all().any(|t| t.source.uses(descriptor)))
 }
 
 fn bad_descriptor() -> c_int {
@@ -60,8 +62,11 @@ pub(crate) unsafe fn close_all(first: c_uint, last: c_uint, flags: c_int) -> c_i
     // SAFETY: libc's signature.
     let real = unsafe { real!(c"close_range": fn(c_uint, c_uint, c_int) -> c_int) };
     let descriptors = threads::all().filter_map(|t| t.source.perf_descriptor());
-    let mut ours: Vec<c_uint> =
-        descriptors.map(|d| d as c_uint).filter(|d| (first..=last).contains(d)).collect();
+    let mut ours: Vec<c_uint> = descriptors
+        .chain(folder::held())
+        .map(|d| d as c_uint)
+        .filter(|d| (first..=last).contains(d))
+        .collect();
     ours.sort_unstable();
     let mut from = first;
     for descriptor in ours {

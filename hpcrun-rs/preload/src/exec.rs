@@ -7,7 +7,7 @@ use crate::masks::with_own_mask;
 use crate::real::{Real, function, real};
 use hpcrun_core::session;
 use hpcrun_core::threads::{self, with_room};
-use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ffi::{CStr, c_char, c_int, c_long, c_void};
 
 /// Runs `exec` with this thread's timer stopped. The timers of other threads end with the image.
 ///
@@ -94,6 +94,19 @@ interpose_exec! {
         with environment runs Program::At(fd, c"");
     execveat(fd: c_int, path: *const c_char, argv: Strings, environment: Strings, flags: c_int)
         with environment runs Program::At(fd, text(path));
+}
+
+/// The system call `execve`, by libc's function.
+///
+/// # Safety
+/// As for libc's function.
+pub(crate) unsafe fn by_system_call(
+    path: *const c_char,
+    argv: Strings,
+    environment: Strings,
+) -> c_long {
+    // SAFETY: the caller's promise.
+    unsafe { execve::call(path, argv, environment).into() }
 }
 
 /// Interposed like [`execve`].

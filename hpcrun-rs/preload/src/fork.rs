@@ -4,6 +4,7 @@ use crate::real::real;
 use crate::writer;
 use hpcrun_core::session;
 use hpcrun_core::threads::with_room;
+use std::ffi::c_long;
 
 unsafe extern "C" {
     fn pthread_atfork(
@@ -27,7 +28,12 @@ pub(crate) fn prepare() {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn _Fork() -> libc::pid_t {
     // SAFETY: libc's own function.
-    let child = unsafe { real!(c"_Fork": fn() -> libc::pid_t)() };
+    by_system_call(|| unsafe { real!(c"_Fork": fn() -> libc::pid_t)() }.into()) as libc::pid_t
+}
+
+/// Forks by `fork`, which runs no handlers.
+pub(crate) fn by_system_call(fork: impl FnOnce() -> c_long) -> c_long {
+    let child = fork();
     if child == 0 {
         // SAFETY: the calling thread is the child's only one, as where libc calls it.
         unsafe { in_child() };

@@ -8,6 +8,7 @@
 //! | `start` | constructor, exit |
 //! | `bindings` | our own calls of libc reach libc |
 //! | `threads`, `thread_life` | creation contexts; beginnings and ends of threads |
+//! | `notify` | functions that libc calls in threads of its own |
 //! | `exec`, `children` | programs that are started |
 //! | `fork` | the forked child |
 //! | `actions` | what the program sets for our signal |
@@ -47,6 +48,7 @@ mod loader;
 mod locks;
 mod masks;
 mod messages;
+mod notify;
 mod openmp;
 mod privileges;
 mod real;

@@ -1,39 +1,26 @@
-//! Programs that become another user, as servers do after their start: what they measure from then on must be
-//! theirs to write. Nothing becomes writable for anybody that the measurement directory is not writable for.
+//! Programs that become another user, as servers do after their start, or get another root or other mounts:
+//! what they measure from then on goes into a folder that is held open, and is theirs to write. Nothing of
+//! the measurement directory becomes writable for anybody else.
 
 use crate::real::real;
 use hpcrun_core::session;
 use hpcrun_core::threads::with_room;
-use std::ffi::c_int;
-use std::os::unix::fs::{MetadataExt, lchown};
+use std::ffi::{c_char, c_int};
 
 /// Why something is missing; the analyser knows the text.
 const REASON: &str = "another user than the measurement directory's owner";
 /// As an argument: the user stays the same.
 const SAME: libc::uid_t = libc::uid_t::MAX;
 
-/// The process is about to have this effective user. If the measurement directory is writable for that user,
-/// the process's own files become the user's too; else the report is told.
+/// The process is about to have this effective user. If it can't give its files away, the report is told.
 fn before(user: libc::uid_t) {
     // SAFETY: geteuid has no preconditions.
     if user == SAME || user == 0 || unsafe { libc::geteuid() } != 0 || !session::has_begun() {
         return;
     }
-    let Some((directory, pid)) = session::measurements() else { return };
-    let is_writable =
-        |m: std::fs::Metadata| m.uid() == user && m.mode() & 0o200 != 0 || m.mode() & 0o002 != 0;
-    if !std::fs::metadata(&directory).is_ok_and(is_writable) {
+    if !session::hand_over(user) {
         let executable = std::fs::read_link("/proc/self/exe").unwrap_or_default();
         session::note_unprofiled(&executable, REASON);
-        return;
-    }
-    let own = [format!("process-{pid}-"), format!("thread-{pid}-")];
-    for file in std::fs::read_dir(&directory).into_iter().flatten().flatten() {
-        let name = file.file_name();
-        if own.iter().any(|own| name.as_encoded_bytes().starts_with(own.as_bytes())) {
-            // What can't be given away is lost at its next growth, and counted then.
-            let _ = lchown(file.path(), Some(user), None);
-        }
     }
 }
 
@@ -66,4 +53,40 @@ interpose! {
     seteuid(c"seteuid", effective) by effective;
     setreuid(c"setreuid", user, effective) by effective;
     setresuid(c"setresuid", user, effective, saved) by effective;
+}
+
+/// Makes a call that gives the process another root or other mounts.
+pub(crate) fn moving<T>(call: impl FnOnce() -> T) -> T {
+    with_room(session::hold_folder);
+    call()
+}
+
+/// Interposed; see the module.
+///
+/// # Safety
+/// As for libc's function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn chroot(path: *const c_char) -> c_int {
+    // SAFETY: libc's own function, same argument.
+    moving(|| unsafe { real!(c"chroot": fn(*const c_char) -> c_int)(path) })
+}
+
+/// Interposed; see the module.
+///
+/// # Safety
+/// As for libc's function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn unshare(flags: c_int) -> c_int {
+    // SAFETY: libc's own function, same argument.
+    moving(|| unsafe { real!(c"unshare": fn(c_int) -> c_int)(flags) })
+}
+
+/// Interposed; see the module.
+///
+/// # Safety
+/// As for libc's function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn setns(namespace: c_int, kind: c_int) -> c_int {
+    // SAFETY: libc's own function, same arguments.
+    moving(|| unsafe { real!(c"setns": fn(c_int, c_int) -> c_int)(namespace, kind) })
 }

@@ -1,6 +1,6 @@
 //! Starts the sampler before `main`, and ends it at exit.
 
-use crate::children::{Strings, environ};
+use crate::children::{self, Strings, environ};
 use crate::real::real;
 use crate::{bindings, fork, thread_life, tracers, writer};
 use hpc_formats::process::text_of;
@@ -60,6 +60,8 @@ fn begin(config: Config, arguments: Vec<String>) -> Result<(), String> {
     };
     thread_life::prepare();
     session::start(config, arguments, Libc { sigaction })?;
+    // SAFETY: the environment is the kernel's, before the code of the program and its libraries.
+    unsafe { children::take_out() };
     if let Some(module) = session::module_of(begin as *const () as u64) {
         agents::profiler::add_module(module);
     }

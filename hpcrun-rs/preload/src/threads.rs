@@ -65,7 +65,7 @@ unsafe fn create(
 
 /// Captures the calling thread's context for a thread that it creates. A thread that uses the thread-local
 /// storage of another must not use its recorder.
-fn context(registers: Registers) -> (u32, u32) {
+pub(crate) fn context(registers: Registers) -> (u32, u32) {
     let own = threads::current().filter(|t| t.is_own());
     let kept = own.and_then(|t| t.capture(registers));
     kept.unwrap_or((0, 0))
@@ -93,71 +93,6 @@ pub unsafe extern "C" fn thrd_create(
 const THRD_SUCCESS: i32 = 0;
 const THRD_ERROR: i32 = 2;
 const THRD_NOMEM: i32 = 3;
-
-/// The data of a timer that notifies by threads; leaked, since glibc may use it after the timer is deleted.
-struct Notify {
-    function: StartRoutine,
-    value: *mut c_void,
-    creation: (u32, u32),
-}
-
-/// `struct sigevent` in its form for `SIGEV_THREAD`.
-#[repr(C)]
-struct ThreadEvent {
-    value: *mut c_void,
-    signal: i32,
-    notify: i32,
-    function: StartRoutine,
-    attributes: *mut libc::pthread_attr_t,
-    rest: [u64; 4],
-}
-
-const _: () = assert!(size_of::<ThreadEvent>() == size_of::<libc::sigevent>());
-
-/// Interposed: glibc creates the threads that run a timer's function without a hook.
-///
-/// # Safety
-/// As for libc's function.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn timer_create(
-    clock: libc::clockid_t,
-    event: *mut libc::sigevent,
-    timer: *mut libc::timer_t,
-) -> i32 {
-    // SAFETY: libc's signature; the event is null or valid. Our copy outlives the call, and its value points
-    // to leaked memory.
-    unsafe {
-        let real = real!(c"timer_create": fn(
-            libc::clockid_t, *mut libc::sigevent, *mut libc::timer_t,
-        ) -> i32);
-        let is_thread = !event.is_null() && (*event).sigev_notify == libc::SIGEV_THREAD;
-        if !is_thread || !session::is_running() {
-            return real(clock, event, timer);
-        }
-        let mut ours = ptr::read(event.cast::<ThreadEvent>());
-        let notify = Box::leak(Box::new(Notify {
-            function: ours.function,
-            value: ours.value,
-            creation: context(Registers::here()),
-        }));
-        ours.value = ptr::from_mut(notify).cast();
-        ours.function = notified;
-        real(clock, ptr::from_mut(&mut ours).cast(), timer)
-    }
-}
-
-/// Runs in a thread that glibc created for one expiry of a timer.
-unsafe extern "C" fn notified(value: *mut c_void) -> *mut c_void {
-    // SAFETY: `timer_create` leaked the value, so it lives forever.
-    let notify = unsafe { &*value.cast::<Notify>() };
-    if threads::current().is_some() || !session::is_running() {
-        // SAFETY: the program's own function and value.
-        return unsafe { (notify.function)(notify.value) };
-    }
-    let start = Start::new(notify.function, notify.value, notify.creation);
-    // SAFETY: `start` is fresh, as at the start of a thread.
-    unsafe { hpcrun_thread_start(start.cast()) }
-}
 
 type CloneRoutine = unsafe extern "C" fn(*mut c_void) -> c_int;
 

@@ -9,7 +9,10 @@ use crate::actions;
 use crate::affinity;
 use crate::descriptors;
 use crate::events::{self, join, waiting};
+use crate::exec;
+use crate::fork;
 use crate::masks;
+use crate::privileges;
 use crate::real::{Real, real};
 use crate::sandbox;
 use crate::start;
@@ -191,6 +194,16 @@ pub unsafe extern "C" fn syscall(
         libc::SYS_close_range => unsafe {
             descriptors::close_all(a as c_uint, b as c_uint, c as c_int).into()
         },
+        // The child of a fork has memory of its own; one with another stack returns elsewhere.
+        libc::SYS_fork => fork::by_system_call(call),
+        libc::SYS_clone if a & c_long::from(libc::CLONE_VM) == 0 && b == 0 => {
+            fork::by_system_call(call)
+        }
+        // SAFETY: as for libc's function; the arguments are the caller's.
+        libc::SYS_execve => unsafe {
+            exec::by_system_call(a as *const _, b as *const _, c as *const _)
+        },
+        libc::SYS_chroot | libc::SYS_pivot_root | libc::SYS_unshare => privileges::moving(call),
         libc::SYS_exit_group => {
             start::stop("_exit");
             call()

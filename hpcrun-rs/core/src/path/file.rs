@@ -2,6 +2,7 @@
 //! before as a whole.
 
 use super::{Job, Path};
+use crate::folder;
 use crate::image::{self, Image};
 use crate::memory;
 use crate::sandbox::allows_files;
@@ -12,7 +13,11 @@ use hpc_formats::address::{CodeAddress, ModuleId};
 use hpc_formats::critical_path::{self as format, ProcedureName};
 use hpcrun_abi::{SITE_CONTEXT, SITE_REMOTE, SITE_SOURCE};
 use std::collections::BTreeSet;
+use std::ffi::CString;
+use std::fs::File;
 use std::io::{self, Write as _};
+use std::os::fd::FromRawFd;
+use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -41,8 +46,18 @@ fn replace(image: &Image, bytes: &[u8]) -> io::Result<()> {
     if !allows_files() || !memory::may_be_as_large(bytes.len()) {
         return Err(io::ErrorKind::FileTooLarge.into());
     }
-    std::fs::write(&new, bytes)?;
-    std::fs::rename(&new, &file)
+    let [new, file] = [new, file].map(|path| CString::new(path.into_os_string().into_vec()));
+    let (new, file) = (new?, file?);
+    let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_TRUNC | libc::O_CLOEXEC;
+    let opened = memory::open(&new, flags).map_err(io::Error::from_raw_os_error)?;
+    // SAFETY: we have just opened the descriptor, and nobody else has it.
+    unsafe { File::from_raw_fd(opened) }.write_all(bytes)?;
+    let ((folder, new), (_, file)) = (folder::place(&new), folder::place(&file));
+    // SAFETY: both names are NUL-terminated.
+    match unsafe { libc::renameat(folder, new.as_ptr(), folder, file.as_ptr()) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 fn warn(error: &io::Error) {
