@@ -1,5 +1,5 @@
-/* What a C or C++ program can tell hpcrun-rs of itself, for its critical path: the names of its procedures,
- * and who waits for whom where the profiler cannot see it.
+/* What a C or C++ program can tell hpcrun-rs of itself: the names of its procedures; and the tasks of a runtime
+ * of its own, and who waits for whom, where the profiler cannot see it.
  *
  *     void solve(void) {
  *         HPCRUN_PROCEDURE("solve");               // until the end of the block
@@ -7,7 +7,8 @@
  *     }
  *
  * Nothing is linked: the profiler's functions are looked up at run time, with dlsym (before glibc 2.34:
- * -ldl). Without a profiler that tracks (hpcrun-rs --critical-path), each call costs a load and a branch.
+ * -ldl). Without a profiler, or for names and strands one that tracks (hpcrun-rs --critical-path), each call
+ * costs a load and a branch.
  * Needs GCC or Clang. No function here may be called in a signal handler. The crate hpcrun-api is the same
  * for Rust, and describes it at length. */
 #ifndef HPCRUN_H
@@ -201,8 +202,101 @@ static inline void hpcrun_finish(hpcrun_strand strand) {
     }
 }
 
-/* What follows is no activity: a wait, or the search for work. Who calls this tells the wait's edges too. */
+/* A record of a task that runs. */
+struct hpcrun_record {
+    uint64_t words[12];
+};
+
+/* What the profiler offers a runtime: hpcrun_abi::ProfilerTable, version 6. */
+struct hpcrun_profiler {
+    uint32_t size;
+    uint32_t version;
+    void (*worker_enter)(const uint8_t *state);
+    void (*worker_leave)(const uint8_t *state);
+    uintptr_t (*capture_context)(void);
+    const struct hpcrun_path *path;
+    void (*task_begin)(struct hpcrun_record *, uintptr_t context);
+    void (*task_end)(struct hpcrun_record *);
+    void (*wait_begin)(void);
+    void (*wait_end)(void);
+};
+
+/* What a runtime tells the profiler: hpcrun_abi::RuntimeTable. Of one whose threads tell of their tasks and
+ * waits, only its name. */
+struct hpcrun_runtime {
+    uint32_t size;
+    uint32_t version;
+    const char *name;
+    const void *others[9];
+};
+
+/* The table; NULL without a profiler. */
+static inline const struct hpcrun_profiler *hpcrun_profiler(void) {
+    static const struct hpcrun_runtime runtime = {sizeof runtime, 6, "hpcrun.h", {0}};
+    static const struct hpcrun_profiler *table;
+    static int is_known;
+    if (!__atomic_load_n(&is_known, __ATOMIC_ACQUIRE)) {
+        const struct hpcrun_profiler *(*enter)(const struct hpcrun_runtime *);
+        *(void **)&enter = dlsym((void *)0, "hpcrun_rt_register");
+        const struct hpcrun_profiler *found = enter ? enter(&runtime) : NULL;
+        if (found && (found->version != 6 || found->size < sizeof *found)) {
+            found = NULL;
+        }
+        __atomic_store_n(&table, found, __ATOMIC_RELAXED);
+        __atomic_store_n(&is_known, 1, __ATOMIC_RELEASE);
+    }
+    return __atomic_load_n(&table, __ATOMIC_RELAXED);
+}
+
+/* A task that was made: where, and on which strand. It is given to exactly one run. */
+typedef struct hpcrun_task {
+    uintptr_t context;
+    hpcrun_strand strand;
+} hpcrun_task;
+
+/* The calling function makes a task. Costs about as much as a sample. */
+#define hpcrun_make() hpcrun_make_(HPCRUN_HERE)
+static inline hpcrun_task hpcrun_make_(uint64_t at) {
+    const struct hpcrun_profiler *profiler = hpcrun_profiler();
+    hpcrun_task task = {profiler ? profiler->capture_context() : 0, hpcrun_copy_(at)};
+    return task;
+}
+
+/* A task that runs, in the frame of the function that runs it. */
+struct hpcrun_run {
+    struct hpcrun_record record;
+    hpcrun_strand left;
+};
+
+/* The calling function begins a task. What it calls (not inlined) until hpcrun_run_end is the task, and stands
+ * under who made it. */
+#define hpcrun_run_begin(run, task) hpcrun_run_begin_(run, task, HPCRUN_HERE)
+__attribute__((always_inline)) static inline void hpcrun_run_begin_(struct hpcrun_run *run, hpcrun_task task,
+                                                                    uint64_t at) {
+    const struct hpcrun_profiler *profiler = hpcrun_profiler();
+    if (profiler) {
+        profiler->task_begin(&run->record, task.context);
+    }
+    run->left = hpcrun_begin_(task.strand, at);
+}
+
+/* The task ends. The result is for whoever waits for it (hpcrun_merge), or for hpcrun_finish. */
+#define hpcrun_run_end(run) hpcrun_run_end_(run, HPCRUN_HERE)
+static inline hpcrun_strand hpcrun_run_end_(struct hpcrun_run *run, uint64_t at) {
+    const struct hpcrun_profiler *profiler = hpcrun_profiler();
+    if (profiler) {
+        profiler->task_end(&run->record);
+    }
+    return hpcrun_end_(run->left, at);
+}
+
+/* The thread waits, or looks for work, until hpcrun_resume; a task that it runs meanwhile is work. Who calls
+ * this tells the wait's edges too. */
 static inline void hpcrun_pause(void) {
+    const struct hpcrun_profiler *profiler = hpcrun_profiler();
+    if (profiler) {
+        profiler->wait_begin();
+    }
     const struct hpcrun_path *path = hpcrun_active();
     if (path) {
         path->pause();
@@ -211,6 +305,10 @@ static inline void hpcrun_pause(void) {
 
 /* What follows is activity again, even if the tracking has been stopped meanwhile. */
 static inline void hpcrun_resume(void) {
+    const struct hpcrun_profiler *profiler = hpcrun_profiler();
+    if (profiler) {
+        profiler->wait_end();
+    }
     const struct hpcrun_path *path = hpcrun_table();
     if (path) {
         path->resume();
@@ -255,6 +353,33 @@ static inline void hpcrun_stop(void) {
 }
 
 #ifdef __cplusplus
+}
+
+#include <utility>
+
+namespace hpcrun {
+
+/* A closure that runs as a task of whoever has made it: pool.submit(hpcrun::task(closure)). Run it once. */
+template <class Closure> class task {
+  public:
+    explicit task(Closure closure) : made(hpcrun_make_(0)), closure(std::move(closure)) {}
+    decltype(auto) operator()() {
+        const running guard(made);
+        return call(closure);
+    }
+
+  private:
+    struct running {
+        hpcrun_run run;
+        __attribute__((always_inline)) explicit running(hpcrun_task made) { hpcrun_run_begin_(&run, made, 0); }
+        ~running() { hpcrun_finish(hpcrun_run_end_(&run, 0)); }
+    };
+    __attribute__((noinline)) static decltype(auto) call(Closure &closure) { return closure(); }
+
+    hpcrun_task made;
+    Closure closure;
+};
+
 }
 #endif
 

@@ -7,6 +7,7 @@ use hpcrun_tests::view::{Node, View, value};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::path::Path;
 
 /// Samples a second.
 const RATE: u32 = 1000;
@@ -196,16 +197,11 @@ fn by_path(view: &View) -> BTreeMap<String, [f64; 2]> {
     all
 }
 
-#[test]
-fn what_tbb_runs_has_the_path_by_which_it_was_spawned() {
-    let _cores = exclusive_cores();
-    let flags = ["-std=c++17", "-fopenmp", "-ltbb"];
-    let Some(program) = optional_program("tbb-callers", "g++", "tbb_callers.cpp", &flags) else {
-        return;
-    };
+/// Runs a program whose sites are named by their paths, with so many threads.
+fn check_paths(name: &str, program: &Path, threads: &[&str]) {
     let mut report = String::new();
-    for threads in ["2", "4"] {
-        let spec = Spec::new(&format!("tbb-{threads}"), &program);
+    for threads in threads.iter().copied() {
+        let spec = Spec::new(&format!("{name}-{threads}"), program);
         let run = spec.arguments(&["40", threads]).rate(RATE).succeed();
         let (view, truth) = (run.database().top_down(), run.truth());
         let mut shown = by_path(&view);
@@ -228,6 +224,24 @@ fn what_tbb_runs_has_the_path_by_which_it_was_spawned() {
         }
     }
     assert!(report.is_empty(), "\n{report}");
+}
+
+#[test]
+fn what_tbb_runs_has_the_path_by_which_it_was_spawned() {
+    let _cores = exclusive_cores();
+    let flags = ["-std=c++17", "-fopenmp", "-ltbb"];
+    if let Some(program) = optional_program("tbb-callers", "g++", "tbb_callers.cpp", &flags) {
+        check_paths("tbb", &program, &["2", "4"]);
+    }
+}
+
+#[test]
+fn what_a_pool_of_the_programs_own_runs_has_the_path_that_it_tells() {
+    let _cores = exclusive_cores();
+    let flags = ["-std=c++17", "-pthread"];
+    if let Some(program) = optional_program("pool", "g++", "pool.cpp", &flags) {
+        check_paths("pool", &program, &["2"]);
+    }
 }
 
 #[test]

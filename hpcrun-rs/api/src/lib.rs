@@ -1,9 +1,10 @@
-//! What a program can tell hpcrun-rs of itself, for its critical path: the names of its procedures, and who
-//! waits for whom where the profiler cannot see it.
+//! What a program can tell hpcrun-rs of itself: the names of its procedures; and the tasks of a runtime of
+//! its own, and who waits for whom, where the profiler cannot see it.
 //!
-//! One duty: be safe Rust over the profiler's table (`hpcrun_abi::PathTable`), which is looked up at run
-//! time. Without a profiler that tracks (`hpcrun-rs --critical-path`) each function costs one load and one
-//! branch. `hpcrun.h`, beside this crate's manifest, is the same for C and C++.
+//! One duty: be safe Rust over the profiler's tables (`hpcrun_abi::PathTable` and `ProfilerTable`), which are
+//! looked up at run time. Without a profiler, or for names and strands one that tracks (`hpcrun-rs
+//! --critical-path`), each function costs a load and a branch. `hpcrun.h`, beside this crate's manifest, is
+//! the same for C and C++.
 //!
 //! # Procedures
 //! ```
@@ -15,6 +16,30 @@
 //! if let Some(json) = hpcrun_api::stop() {
 //!     println!("{json}");
 //! }
+//! ```
+//!
+//! # Tasks of one's own
+//! A pool of threads runs closures for others. It says where each was made, runs it as a task, and says when
+//! its threads wait. Then what a task does is under who made it, and a thread without a task is idle, also if
+//! it spins.
+//!
+//! ```
+//! use hpcrun_api::Caller;
+//! use std::{sync::mpsc, thread};
+//!
+//! let (sender, tasks) = mpsc::channel::<(Caller, Box<dyn FnOnce() + Send>)>();
+//! let worker = thread::spawn(move || {
+//!     loop {
+//!         hpcrun_api::pause();
+//!         let next = tasks.recv();
+//!         hpcrun_api::resume();
+//!         let Ok((caller, task)) = next else { break };
+//!         caller.run(task);
+//!     }
+//! });
+//! sender.send((Caller::here(), Box::new(|| println!("under who has sent it")))).unwrap();
+//! drop(sender);
+//! worker.join().unwrap();
 //! ```
 //!
 //! # Synchronisation of one's own
@@ -52,7 +77,7 @@ use core::panic::Location;
 
 use hpcrun_abi::{self as abi, client};
 pub use table::is_active;
-use table::{active, table};
+use table::{active, profiler, table};
 
 /// Why one strand waits for another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -175,10 +200,52 @@ impl Drop for Strand {
     }
 }
 
-/// What follows on the calling thread is no activity: it waits, or looks for work. Who calls this tells the
-/// edges of the wait too: wake-ups in it are not taken for edges.
+/// Where a task was made: a logical call path, which the profiler has kept. One word.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Caller(usize);
+
+impl Caller {
+    /// The calling function, and those that have called it. Costs about as much as a sample.
+    #[inline]
+    pub fn here() -> Self {
+        // SAFETY: a function of the profiler.
+        profiler().map_or(Caller(0), |profiler| Caller(unsafe { (profiler.capture_context)() }))
+    }
+
+    /// Runs a task that was made there, or a part of one, on the calling thread.
+    ///
+    /// A panic passes through, and ends the task.
+    #[inline]
+    pub fn run<R>(self, task: impl FnOnce() -> R) -> R {
+        /// Ends the task when it is dropped.
+        struct Run(&'static abi::ProfilerTable, abi::TaskRecord);
+        impl Drop for Run {
+            fn drop(&mut self) {
+                // SAFETY: the record of the task that was begun.
+                unsafe { (self.0.task_end)(&raw mut self.1) };
+            }
+        }
+        let Some(profiler) = profiler() else { return task() };
+        let mut run = Run(profiler, abi::TaskRecord::default());
+        // SAFETY: the record stays in this frame until it is dropped, at the end of the task.
+        unsafe { (profiler.task_begin)(&raw mut run.1, self.0) };
+        out_of_line(task)
+    }
+}
+
+/// Calls a task: its frames begin here.
+#[inline(never)]
+fn out_of_line<R>(task: impl FnOnce() -> R) -> R {
+    task()
+}
+
+/// The calling thread waits, or looks for work. Who calls this tells the edges of the wait too: wake-ups in
+/// it are not taken for edges. A task that it runs meanwhile is work.
 #[inline]
 pub fn pause() {
+    if let Some(profiler) = profiler() {
+        (profiler.wait_begin)();
+    }
     if let Some(path) = active() {
         (path.pause)();
     }
@@ -187,6 +254,9 @@ pub fn pause() {
 /// What follows on the calling thread is activity again, even if the tracking has been stopped meanwhile.
 #[inline]
 pub fn resume() {
+    if let Some(profiler) = profiler() {
+        (profiler.wait_end)();
+    }
     if let Some(path) = table() {
         (path.resume)();
     }

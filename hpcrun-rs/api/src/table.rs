@@ -1,11 +1,14 @@
-//! The profiler's table, looked up once.
+//! The profiler's tables, looked up once.
 
 use core::ffi::{c_char, c_void};
 use core::mem::transmute;
 use core::ptr;
-use core::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, Ordering};
 
-use hpcrun_abi::{ABI_VERSION, CRITICAL_PATH_SYMBOL, CriticalPath, PathTable};
+use hpcrun_abi::{
+    ABI_VERSION, CRITICAL_PATH_SYMBOL, CriticalPath, PathTable, ProfilerTable, REGISTER_SYMBOL,
+    RegisterRuntime, RuntimeTable,
+};
 
 unsafe extern "C" {
     fn dlsym(handle: *mut c_void, symbol: *const c_char) -> *mut c_void;
@@ -77,4 +80,52 @@ fn look() -> Option<&'static PathTable> {
     TABLE.store(ptr::from_ref(found).cast_mut(), Ordering::Release);
     ACTIVE.store(found.active.cast_mut(), Ordering::Release);
     Some(found)
+}
+
+/// Whether [`PROFILER`] is known.
+static IS_KNOWN: AtomicBool = AtomicBool::new(false);
+/// Null: no profiler, or not yet looked up.
+static PROFILER: AtomicPtr<ProfilerTable> = AtomicPtr::new(ptr::null_mut());
+
+/// What the profiler offers a runtime whose threads tell of their tasks and waits.
+#[inline]
+pub(crate) fn profiler() -> Option<&'static ProfilerTable> {
+    if !IS_KNOWN.load(Ordering::Acquire) {
+        register();
+    }
+    // SAFETY: null, or a table that the profiler keeps until the process ends.
+    unsafe { PROFILER.load(Ordering::Relaxed).as_ref() }
+}
+
+/// Registers. Threads that do it at the same time find the same table.
+#[cold]
+#[inline(never)]
+fn register() {
+    static RUNTIME: RuntimeTable = RuntimeTable {
+        size: size_of::<RuntimeTable>() as u32,
+        version: ABI_VERSION,
+        name: c"hpcrun-api".as_ptr(),
+        n_working: ptr::null(),
+        n_workers: ptr::null(),
+        text_start: 0,
+        text_end: 0,
+        boundary_return: 0,
+        task_slot: 0,
+        sites_start: ptr::null(),
+        sites_end: ptr::null(),
+        tracking_changed: None,
+    };
+    // SAFETY: a NUL-terminated name. A null handle searches every object of the process.
+    let symbol = unsafe { dlsym(ptr::null_mut(), REGISTER_SYMBOL.as_ptr()) };
+    if !symbol.is_null() {
+        // SAFETY: whoever exports this name promises this type (hpcrun-abi), and that the result is null or
+        // stays; of it nothing but size and version is read before both have been checked.
+        let found = unsafe { transmute::<*mut c_void, RegisterRuntime>(symbol)(&RUNTIME).as_ref() };
+        let is_known = |t: &&ProfilerTable| {
+            t.version == ABI_VERSION && t.size as usize >= size_of::<ProfilerTable>()
+        };
+        let table = found.filter(is_known).map_or(ptr::null(), ptr::from_ref);
+        PROFILER.store(table.cast_mut(), Ordering::Relaxed);
+    }
+    IS_KNOWN.store(true, Ordering::Release);
 }

@@ -5,8 +5,10 @@ use critical_path::table::{self, Host, Tracked};
 use critical_path::{Site, Tracker};
 use hpcrun_abi::{
     ABI_VERSION, PATH_START, PATH_STOP, PathTable, ProfilerTable, RuntimeTable, TaskHeader,
+    TaskRecord,
 };
 use hpcrun_core::activity::{self, MAX_RUNTIMES, Refusal};
+use hpcrun_core::tasks::{Boundary, Context, Task};
 use hpcrun_core::unwind::Registers;
 use hpcrun_core::{path, session, threads};
 use std::io::Write as _;
@@ -25,6 +27,10 @@ fn profiler_table() -> &'static ProfilerTable {
             worker_leave,
             capture_context,
             path: path_table(),
+            task_begin: hpcrun_task_begin,
+            task_end,
+            wait_begin,
+            wait_end,
         }))
     })
 }
@@ -160,4 +166,54 @@ unsafe extern "C" fn worker_leave(state: *const AtomicU8) {
 unsafe extern "C" fn capture_context() -> usize {
     let kept = threads::current().and_then(|t| t.capture(Registers::here()));
     kept.map_or(0, |(thread, node)| (thread as usize) << 32 | node as usize)
+}
+
+// Adds the place of the return address: the caller's frame lies above it, and those that it calls do not.
+core::arch::global_asm!(
+    ".text",
+    ".p2align 4",
+    ".hidden hpcrun_task_begin",
+    ".globl hpcrun_task_begin",
+    ".type hpcrun_task_begin,@function",
+    "hpcrun_task_begin:",
+    "mov rdx, rsp",
+    "jmp {begin}",
+    ".size hpcrun_task_begin, . - hpcrun_task_begin",
+    begin = sym task_begin,
+);
+
+unsafe extern "C" {
+    fn hpcrun_task_begin(record: *mut TaskRecord, context: usize);
+}
+
+const _: () = assert!(size_of::<Task>() <= size_of::<TaskRecord>());
+
+unsafe extern "C" fn task_begin(record: *mut TaskRecord, context: usize, mark: u64) {
+    let context = Context::of([0, context as u64, 0, 0]);
+    let task = Task::new(context, Boundary::At(mark), false);
+    let record = record.cast::<Task>();
+    // SAFETY: the caller's record, which has room for ours and stays until the task ends.
+    unsafe {
+        record.write(task);
+        if let Some(thread) = threads::current() {
+            (*record).id.set(record as usize);
+            thread.begin_task(&*record);
+        }
+    }
+}
+
+unsafe extern "C" fn task_end(record: *mut TaskRecord) {
+    // SAFETY: as `task_begin` has written it.
+    let task = unsafe { &*record.cast::<Task>() };
+    if task.id.get() != 0 {
+        threads::current().inspect(|thread| thread.end_task(task));
+    }
+}
+
+extern "C" fn wait_begin() {
+    threads::current().inspect(|thread| thread.begin_pause());
+}
+
+extern "C" fn wait_end() {
+    threads::current().inspect(|thread| thread.end_pause());
 }

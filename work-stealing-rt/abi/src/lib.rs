@@ -55,9 +55,10 @@ pub struct RuntimeTable {
     pub version: u32,
     /// The runtime's name, NUL-terminated.
     pub name: *const c_char,
-    /// Number of workers, over all pools, whose state is [`WORKER_WORKING`], or that have just ended a task
-    /// and not yet looked for one beyond their own queues. One that is blocked in a task stays counted: the
-    /// profiler knows of such waits and takes it off.
+    /// Null: the runtime's threads tell of their tasks and waits ([`ProfilerTable::task_begin`]), and nothing
+    /// that follows is used. Else the number of workers, over all pools, whose state is [`WORKER_WORKING`], or
+    /// that have just ended a task and not yet looked for one beyond their own queues. One that is blocked in
+    /// a task stays counted: the profiler knows of such waits and takes it off.
     pub n_working: *const AtomicU32,
     /// Number of workers alive, over all pools.
     pub n_workers: *const AtomicU32,
@@ -165,7 +166,22 @@ pub struct ProfilerTable {
     pub capture_context: unsafe extern "C" fn() -> usize,
     /// The functions that follow the critical path; null if this run does not track one.
     pub path: *const PathTable,
+    /// The calling function begins a task, with the context that was captured where the task was made, or 0
+    /// if that is unknown. The task is what the function calls, until [`task_end`](Self::task_end): it is on
+    /// the logical call path, and the function itself is not. The record stays in place until then.
+    pub task_begin: unsafe extern "C" fn(record: *mut TaskRecord, context: usize),
+    /// Ends the task that was begun last, by the same function.
+    pub task_end: unsafe extern "C" fn(record: *mut TaskRecord),
+    /// The calling thread waits from now on, or looks for work, whatever it does meanwhile, but in tasks.
+    pub wait_begin: extern "C" fn(),
+    /// The wait is over. Waits may be nested.
+    pub wait_end: extern "C" fn(),
 }
+
+/// The profiler's record of a task that runs, in the memory of whoever runs it.
+#[repr(C)]
+#[derive(Debug, Default)]
+pub struct TaskRecord([u64; 12]);
 
 /// A strand in [`PathTable`]'s functions: a copy of a thread's or task's path on its way along an edge. 0
 /// stands for none. Every other one is given back to exactly one function, [`PathTable::share`] aside.

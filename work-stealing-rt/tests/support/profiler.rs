@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering::Relaxed};
 
 use critical_path::table::{self, Host, Tracked};
 use critical_path::{Settings, Tracker};
-use hpcrun_abi::{ABI_VERSION, ProfilerTable, RuntimeTable};
+use hpcrun_abi::{ABI_VERSION, ProfilerTable, RuntimeTable, TaskRecord};
 
 struct Program;
 
@@ -61,6 +61,9 @@ unsafe extern "C" fn hpcrun_rt_register(runtime: *const RuntimeTable) -> *const 
     unsafe extern "C" fn capture_context() -> usize {
         0
     }
+    unsafe extern "C" fn task_begin(_: *mut TaskRecord, _: usize) {}
+    unsafe extern "C" fn task_end(_: *mut TaskRecord) {}
+    extern "C" fn wait() {}
     RUNTIME.store(runtime.cast_mut(), Relaxed);
     Box::leak(Box::new(ProfilerTable {
         size: size_of::<ProfilerTable>() as u32,
@@ -69,6 +72,10 @@ unsafe extern "C" fn hpcrun_rt_register(runtime: *const RuntimeTable) -> *const 
         worker_leave: worker,
         capture_context,
         path: Box::leak(Box::new(table::table::<Program>())),
+        task_begin,
+        task_end,
+        wait_begin: wait,
+        wait_end: wait,
     }))
 }
 

@@ -36,6 +36,9 @@ pub fn register_runtime(table: &'static RuntimeTable) -> Result<(), Refusal> {
     if table.version != ABI_VERSION || (table.size as usize) < least {
         return Err(Refusal::Version(table.version));
     }
+    if table.n_working.is_null() {
+        return Ok(());
+    }
     let address = ptr::from_ref(table).cast_mut();
     if runtimes().any(|(_, t)| ptr::eq(t, table)) {
         return Ok(());
