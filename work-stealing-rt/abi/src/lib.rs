@@ -56,7 +56,7 @@ pub struct RuntimeTable {
     /// The runtime's name, NUL-terminated.
     pub name: *const c_char,
     /// Null: the runtime's threads tell of their tasks and waits ([`ProfilerTable::task_begin`]), and nothing
-    /// that follows is used. Else the number of workers, over all pools, whose state is [`WORKER_WORKING`], or
+    /// that follows is used. Else the number of workers, of all pools, whose state is [`WORKER_WORKING`], or
     /// that have just ended a task and not yet looked for one beyond their own queues. One that is blocked in
     /// a task stays counted: the profiler knows of such waits and takes it off.
     pub n_working: *const AtomicU32,
