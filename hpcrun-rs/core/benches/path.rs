@@ -43,7 +43,9 @@ struct Bench {
 
 impl Bench {
     fn backtrace(&mut self, regs: Registers) -> logical::PathRoot {
-        let snapshot = loadmap::current().expect("a snapshot was taken");
+        // SAFETY: nobody refreshes the load map now.
+        let pinned = unsafe { loadmap::Pinned::new() };
+        let snapshot = pinned.snapshot().expect("a snapshot was taken");
         let cursor = Cursor::new(&mut self.unwind, snapshot, &regs, self.bounds);
         let root = logical::backtrace(cursor, Chain::NONE, &mut self.path, &mut self.cache);
         root.expect("the thread works")
@@ -158,6 +160,8 @@ fn main() {
         creator_thread: 0,
         creator_node: 0,
     };
+    // SAFETY: nobody refreshes the load map now.
+    let pinned = unsafe { loadmap::Pinned::new() };
     let mut bench = Bench {
         bounds: StackBounds { low, high },
         unwind: Unwind::new(agents::owner_of).expect("memory"),
@@ -165,7 +169,7 @@ fn main() {
         cache: BacktraceCache::new().expect("memory"),
         tree: Tree::create(&name, &identity, &MetricSet::new(1))
             .expect("the temporary folder is writable"),
-        framehop: reference::Framehop::new(loadmap::current().expect("taken above").modules()),
+        framehop: reference::Framehop::new(pinned.snapshot().expect("taken above").modules()),
     };
     println!("microseconds a path, median (quartiles) of {ROUNDS} interleaved rounds");
     println!(

@@ -5,6 +5,9 @@
 use std::arch::asm;
 use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch, _rdtsc};
 
+/// Size of a page.
+pub const PAGE: usize = 4096;
+
 /// The processor's time-stamp counter.
 #[inline]
 pub fn counter() -> u64 {

@@ -3,7 +3,7 @@
 //! Each thread counts in one of a few stripes, so that threads that make tasks at one place seldom share
 //! a cache line. All counts are written when the process ends normally or replaces itself.
 
-use crate::threads::ThreadState;
+use crate::threads::OwnThread;
 use crate::unwind::loadmap;
 use hpc_formats::address::CodeAddress;
 use hpc_formats::process::{Directive, DirectiveKind};
@@ -32,7 +32,7 @@ static COUNTS: [[Counts; MOST]; STRIPES] = [const {
 /// an address. `uncaptured`: its task got no context of its own. A program with more directives than there is
 /// room for has no counts for some of them.
 #[inline]
-pub fn count(thread: &ThreadState, return_address: usize, kind: DirectiveKind, uncaptured: bool) {
+pub fn count(thread: OwnThread, return_address: usize, kind: DirectiveKind, uncaptured: bool) {
     let place = (return_address as u64).wrapping_sub(1) | (kind as u64) << KIND;
     let first = (return_address.wrapping_mul(0x9e37_79b9) >> 7) % MOST;
     for at in (first..first + 8).map(|at| at % MOST) {

@@ -14,6 +14,7 @@
 
 use crate::locks::{self, Outcome, Wait};
 use crate::logical::agents::lock_waits::LockWait;
+use crate::system;
 
 /// A lock for which a thread waits.
 #[derive(Clone, Copy, Debug)]
@@ -55,10 +56,10 @@ impl FutexLock {
     /// By the function that waits.
     pub(crate) fn of_wait(wait: LockWait, futex: usize) -> FutexLock {
         let parked = |bits: u32| {
-            let key = locks::read::<u64>(futex.wrapping_sub(PARKED_KEY))? as usize;
+            let key = read(futex.wrapping_sub(PARKED_KEY), 8)? as usize;
             // A writer that waits for readers does so one byte further on.
             let lock = if bits == RWLOCK_PARKED { key & !1 } else { key };
-            locks::read::<u32>(lock).filter(|word| word & bits != 0 && lock != 0)?;
+            read(lock, 4).filter(|word| word & u64::from(bits) != 0 && lock != 0)?;
             Some(lock)
         };
         let lock = match wait {
@@ -87,7 +88,7 @@ impl FutexLock {
         if !woken {
             return Outcome::Held;
         }
-        let word = locks::read::<u32>(self.lock);
+        let word = read(self.lock, 4).map(|word| word as u32);
         let is_held = |word: u32| match self.kind {
             Kind::StdMutex => word != 0,
             Kind::Named(LockWait::StdShared) => word & STD_HOLDERS == STD_HOLDERS,
@@ -133,6 +134,13 @@ impl FutexWait {
 /// release, so nobody holds it.
 #[inline]
 pub fn released_by_wake(futex: usize) -> Option<usize> {
-    let is_free = || locks::read::<u32>(futex).is_some_and(|word| word <= CONTENDED);
+    let is_free = || read(futex, 4).is_some_and(|word| word <= u64::from(CONTENDED));
     locks::released_by_wake(futex, is_free)
+}
+
+/// The integer of so many bytes at an address; `None` if there is no memory any more.
+fn read(address: usize, len: usize) -> Option<u64> {
+    let mut word = [0; 8];
+    let is_read = system::copy(address as u64, &mut word[..len]) == len;
+    is_read.then_some(u64::from_le_bytes(word))
 }

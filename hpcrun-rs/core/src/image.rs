@@ -1,18 +1,18 @@
 //! The measured process image: its constants, whether samples are taken, the losses that no thread can count,
 //! and its files.
 //!
-//! Async-signal-safe: [`is_running`], [`has_empty_handler`], [`event`], [`now`], [`period_ns`],
+//! Async-signal-safe: [`is_running`], [`has_empty_handler`], [`event`], [`now`],
 //! [`create_profile`], [`add_losses`].
 
 use crate::config::{Config, Event, SourceKind};
 use crate::host::Host;
 use crate::lcct::{Identity, MetricSet, Tree, spare};
 use crate::memory;
-use crate::sandbox::{allows_files, refuses};
-use crate::system;
+use crate::sandbox::allows_files;
+use crate::system::{self, Text};
 use hpc_formats::loss::{LOSS_SLOTS, LossCause};
 use hpc_formats::profile::{LOCK_WAIT, MPI_WAIT, Metric, wait_metric};
-use std::ffi::{CStr, CString};
+use std::ffi::CString;
 use std::fs::File;
 use std::io::Write;
 use std::os::fd::FromRawFd;
@@ -44,13 +44,26 @@ pub struct Image {
     pub arguments: Vec<String>,
     /// [`cpu_used`] at its start: an exec does not reset CPU time.
     pub cpu_at_start: (u64, u64),
+    counts: Counts,
+}
+
+/// What is counted from the start of an image on. A forked child has a new image, which begins at zero.
+#[derive(Debug, Default)]
+pub struct Counts {
+    /// Losses that no thread can count, by cause.
+    losses: [AtomicU64; LOSS_SLOTS],
+    /// Threads that got a state.
+    threads: AtomicU64,
+    /// CPU time of threads that ended without a profile, nanoseconds.
+    pub unsampled_ns: AtomicU64,
+    /// CPU time of threads that share the memory but are separate processes to the kernel, nanoseconds.
+    pub foreign_ns: AtomicU64,
+    /// Time for which threads that ended were ready to run and had no core, nanoseconds.
+    pub run_delay_ns: AtomicU64,
 }
 
 static IMAGE: AtomicPtr<Image> = AtomicPtr::new(ptr::null_mut());
 static RUNNING: AtomicBool = AtomicBool::new(false);
-static PERIOD_NS: AtomicU64 = AtomicU64::new(1);
-static EMPTY_HANDLER: AtomicBool = AtomicBool::new(false);
-static LOSSES: [AtomicU64; LOSS_SLOTS] = [const { AtomicU64::new(0) }; LOSS_SLOTS];
 
 /// The current image; `None` in a process that is not measured.
 pub fn current() -> Option<&'static Image> {
@@ -65,10 +78,7 @@ pub fn open(
     host: Host,
     arguments: Vec<String>,
 ) -> &'static Image {
-    EMPTY_HANDLER.store(config.empty_handler, Ordering::Relaxed);
-    let period_ns = config.period_ns();
-    PERIOD_NS.store(period_ns, Ordering::Relaxed);
-    let mut metrics = MetricSet::new(period_ns);
+    let mut metrics = MetricSet::new(config.period_ns());
     let mut add = |is_measured: bool, metric: &Metric| {
         let position = is_measured.then(|| metrics.count() as usize);
         position.filter(|_| metrics.push(metric))
@@ -80,13 +90,14 @@ pub fn open(
         kind,
         // SAFETY: getpid has no preconditions.
         pid: unsafe { libc::getpid() } as u32,
-        id: clock(libc::CLOCK_MONOTONIC),
+        id: system::clock(libc::CLOCK_MONOTONIC),
         host,
         metrics,
         lock_wait,
         mpi_wait,
         arguments,
         cpu_at_start: cpu_used(),
+        counts: Counts::default(),
     }));
     IMAGE.store(ptr::from_ref(image).cast_mut(), Ordering::Release);
     image
@@ -106,26 +117,13 @@ pub fn set_running(on: bool) -> bool {
 /// Whether the handler returns at once (benchmarks).
 #[inline]
 pub fn has_empty_handler() -> bool {
-    EMPTY_HANDLER.load(Ordering::Relaxed)
+    current().is_some_and(|i| i.config.empty_handler)
 }
 
 /// The sampled event.
 #[inline]
 pub fn event() -> Event {
     current().map_or(Event::CpuTime, |i| i.config.event)
-}
-
-/// The time of a clock, nanoseconds.
-pub fn clock(id: libc::clockid_t) -> u64 {
-    let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // Real time needs no system call.
-    if !refuses(libc::SYS_clock_gettime)
-        || matches!(id, libc::CLOCK_MONOTONIC | libc::CLOCK_REALTIME)
-    {
-        // SAFETY: the kernel writes `t`, a local that outlives the call.
-        unsafe { libc::clock_gettime(id, &mut t) };
-    }
-    t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
 }
 
 /// CPU time of the process, and of the children that it has waited for, in nanoseconds.
@@ -138,43 +136,52 @@ pub fn cpu_used() -> (u64, u64) {
         [usage.ru_utime, usage.ru_stime]
     };
     let of = |t: libc::timeval| t.tv_sec as u64 * 1_000_000_000 + t.tv_usec as u64 * 1000;
-    (clock(libc::CLOCK_PROCESS_CPUTIME_ID), children.into_iter().map(of).sum())
+    (system::clock(libc::CLOCK_PROCESS_CPUTIME_ID), children.into_iter().map(of).sum())
 }
 
 /// The monotonic clock, nanoseconds; mostly without a system call (vDSO).
 #[inline]
 pub fn now() -> u64 {
-    clock(libc::CLOCK_MONOTONIC)
-}
-
-/// Sampling period, nanoseconds.
-#[inline]
-pub fn period_ns() -> u64 {
-    PERIOD_NS.load(Ordering::Relaxed)
+    system::clock(libc::CLOCK_MONOTONIC)
 }
 
 /// Adds the losses of a thread without a profile, indexed by cause.
 pub fn add_losses(losses: impl Iterator<Item = u64>) {
-    for (slot, n) in LOSSES.iter().zip(losses) {
-        slot.fetch_add(n, Ordering::Relaxed);
+    if let Some(image) = current() {
+        for (slot, n) in image.counts.losses.iter().zip(losses) {
+            slot.fetch_add(n, Ordering::Relaxed);
+        }
     }
 }
 
 /// Counts a loss that belongs to no thread.
 pub fn count_loss(cause: LossCause) {
-    LOSSES[cause as usize].fetch_add(1, Ordering::Relaxed);
+    count(|counts| &counts.losses[cause as usize], 1);
 }
 
 /// The process's losses of one cause.
 pub fn losses(cause: LossCause) -> u64 {
-    LOSSES[cause as usize].load(Ordering::Relaxed)
+    counted(|counts| &counts.losses[cause as usize])
 }
 
-/// Resets the losses, in a forked child.
-pub fn forget_losses() {
-    for loss in &LOSSES {
-        loss.store(0, Ordering::Relaxed);
-    }
+/// Adds to a count. Returns what it was.
+pub fn count(of: impl FnOnce(&Counts) -> &AtomicU64, more: u64) -> u64 {
+    current().map_or(0, |image| of(&image.counts).fetch_add(more, Ordering::Relaxed))
+}
+
+/// The value of a count.
+pub fn counted(of: impl FnOnce(&Counts) -> &AtomicU64) -> u64 {
+    count(of, 0)
+}
+
+/// Ordinal of a thread that begins, from 1.
+pub fn next_ordinal() -> u32 {
+    count(|counts| &counts.threads, 1) as u32 + 1
+}
+
+/// The number of threads that ever got a state.
+pub fn threads() -> u32 {
+    counted(|counts| &counts.threads) as u32
 }
 
 fn process_path(s: &Image) -> PathBuf {
@@ -215,52 +222,10 @@ pub fn create_profile(identity: &Identity) -> Result<Tree, LossCause> {
             Err(_) => tree.close(),
         }
     }
-    let mut name = PathName::new();
-    name.text(s.config.output.as_bytes());
-    name.text(b"/thread-");
-    name.number(u64::from(s.pid));
-    name.text(b"-");
-    name.number(s.id);
-    name.text(b"-");
-    name.number(u64::from(identity.thread));
+    let mut name = Text::<4224>::new();
+    name.text(s.config.output.as_bytes()).text(b"/thread-").number(u64::from(s.pid));
+    name.text(b"-").number(s.id).text(b"-").number(u64::from(identity.thread));
     name.text(b".hpcprofile");
     let path = name.as_c_str().ok_or(LossCause::NoFile)?;
     Tree::create(path, &identity, &s.metrics)
-}
-
-/// A path that is built without allocation.
-struct PathName {
-    bytes: [u8; 4224],
-    len: usize,
-}
-
-impl PathName {
-    fn new() -> PathName {
-        PathName { bytes: [0; 4224], len: 0 }
-    }
-
-    fn text(&mut self, text: &[u8]) {
-        if let Some(to) = self.bytes.get_mut(self.len..self.len + text.len()) {
-            to.copy_from_slice(text);
-            self.len += text.len();
-        }
-    }
-
-    fn number(&mut self, mut n: u64) {
-        let mut digits = [0; 20];
-        let mut at = digits.len();
-        loop {
-            at -= 1;
-            digits[at] = b'0' + (n % 10) as u8;
-            n /= 10;
-            if n == 0 {
-                break;
-            }
-        }
-        self.text(&digits[at..]);
-    }
-
-    fn as_c_str(&self) -> Option<&CStr> {
-        CStr::from_bytes_until_nul(&self.bytes).ok()
-    }
 }

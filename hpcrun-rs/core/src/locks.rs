@@ -18,7 +18,6 @@
 //! Entries are never given up, so an address keeps its entry. Async-signal-safe.
 
 use crate::image;
-use crate::sandbox::refuses;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 /// Locks that threads can have waited for.
@@ -212,20 +211,6 @@ pub fn unknown_ns() -> u64 {
     let waits = TABLE.iter().map(|entry| State(entry.state.load(Ordering::Acquire)));
     let left = waits.map(|state| state.waited(now));
     left.fold(UNKNOWN_NS.load(Ordering::Relaxed), u64::saturating_add)
-}
-
-/// The integer at an address; `None` if there is no memory any more.
-pub fn read<T: Copy + Default + Into<u64>>(address: usize) -> Option<T> {
-    if refuses(libc::SYS_process_vm_readv) || refuses(libc::SYS_getpid) {
-        return None;
-    }
-    let mut word = T::default();
-    let len = size_of::<T>();
-    let local = libc::iovec { iov_base: (&raw mut word).cast(), iov_len: len };
-    let remote = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: len };
-    // SAFETY: the kernel checks the remote range, and writes at most `word`, an integer.
-    let n = unsafe { libc::process_vm_readv(libc::getpid(), &local, 1, &remote, 1, 0) };
-    (n == len as isize).then_some(word)
 }
 
 /// Forgets all waits, in a forked child: its parent's threads do not exist there.

@@ -12,8 +12,7 @@ use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::ptr::{self, NonNull};
 
-/// Size of a page.
-pub const PAGE: usize = 4096;
+pub use crate::arch::PAGE;
 
 /// Maps `len` zeroed bytes, private and anonymous. Pages are allocated when touched.
 pub fn map_anonymous(len: usize) -> Option<NonNull<u8>> {

@@ -1,8 +1,9 @@
 //! The session: the measurement of one process image, from start to end, with load map and fork.
 
-use crate::config::{Config, SourceKind};
+use crate::config::Config;
 use crate::host::{self, Host};
-use crate::image::{self, Image, clock};
+pub use crate::image::is_running;
+use crate::image::{self, Image};
 use crate::lcct::spare;
 use crate::logical::{self, agents};
 use crate::maps;
@@ -10,7 +11,7 @@ use crate::sample::{latency, signal, stand_in};
 use crate::sandbox::refuses;
 use crate::source::{self, Order};
 use crate::system;
-use crate::threads::{self, ThreadState};
+use crate::threads::{self, OwnThread, SharedThread};
 use crate::unwind::copies;
 use crate::unwind::loadmap;
 use crate::{activity, descriptors, directives, folder, locks, path, sandbox, sites};
@@ -22,16 +23,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr;
 use std::sync::atomic::{Ordering, fence};
-
-/// Whether samples are taken.
-pub fn is_running() -> bool {
-    image::is_running()
-}
-
-/// The kind of source in use.
-pub fn source_kind() -> Option<SourceKind> {
-    image::current().map(|i| i.kind)
-}
 
 /// libc's own functions, passed by a library that interposes them.
 #[derive(Clone, Copy, Debug)]
@@ -60,7 +51,7 @@ pub fn start(config: Config, arguments: Vec<String>, libc: Libc) -> Result<(), S
     activity::set_quota(host::cpu_quota());
     activity::attach(host.table(&config.output).as_deref());
     activity::set_threads(std::iter::once(system::thread_id()));
-    open_image(config, kind, host, arguments)?;
+    open_files(image::open(config, kind, host, arguments))?;
     let state = threads::acquire().ok_or("out of memory for the profiler's thread state")?;
     threads::begin(state, (0, 0), main_stack(), true);
     tracking.inspect(|tracking| path::start(tracking, period));
@@ -68,13 +59,8 @@ pub fn start(config: Config, arguments: Vec<String>, libc: Libc) -> Result<(), S
     Ok(())
 }
 
-fn open_image(
-    config: Config,
-    kind: SourceKind,
-    host: Host,
-    arguments: Vec<String>,
-) -> Result<(), String> {
-    let new = image::open(config, kind, host, arguments);
+/// Begins the files of a new image.
+fn open_files(new: &Image) -> Result<(), String> {
     let mut bytes = process::encode_header().to_vec();
     bytes.extend(process::encode(&Entry::Start(start_entry(new))));
     image::append(&bytes, true)
@@ -90,7 +76,7 @@ fn start_entry(s: &Image) -> Start {
         // SAFETY: getppid has no preconditions.
         ppid: unsafe { libc::getppid() } as u32,
         image: s.id,
-        realtime_ns: clock(libc::CLOCK_REALTIME),
+        realtime_ns: system::clock(libc::CLOCK_REALTIME),
         executable: loadmap::executable_path(),
         arguments: s.arguments.clone(),
         directory: std::env::current_dir()
@@ -136,7 +122,7 @@ pub fn affinity_changed(another: Option<u32>) {
         _ if !is_running() => {}
         Some(process) => activity::set_process(process),
         None if host::binds_threads() => {}
-        None => activity::set_threads(threads::live().map(ThreadState::tid)),
+        None => activity::set_threads(threads::live().map(SharedThread::tid)),
     }
 }
 
@@ -228,7 +214,7 @@ fn take_up_modules() -> bool {
 pub fn begin_unload() {
     loadmap::begin_unload();
     logical::forget_sites();
-    // Pairs with the fence in `ThreadState::enter`: we wait for a handler that began before the fence, and a
+    // Pairs with the fence in `OwnThread::enter`: we wait for a handler that began before the fence, and a
     // later handler sees the pending unload.
     fence(Ordering::SeqCst);
     threads::wait_until_quiescent();
@@ -309,7 +295,7 @@ pub fn mapping_below(high: u64) -> (u64, u64) {
 }
 
 /// Starts the calling thread's timer.
-pub fn arm(state: &ThreadState) {
+pub fn arm(state: OwnThread) {
     let Some(s) = image::current() else { return };
     if !is_running() {
         return;
@@ -332,9 +318,9 @@ pub fn stop(reason: &str) {
     }
     fence(Ordering::SeqCst);
     let tracked = path::finish();
-    threads::all().for_each(ThreadState::stop);
+    threads::all().for_each(SharedThread::stop);
     // A thread that completes itself at this moment publishes its strand itself: its profile may be gone.
-    let claimed: Vec<&ThreadState> = threads::all().filter(|state| state.claim()).collect();
+    let claimed: Vec<&SharedThread> = threads::all().filter(|state| state.claim()).collect();
     if tracked && may_lock_tracker() {
         claimed.iter().for_each(|state| state.publish_path());
     }
@@ -430,22 +416,15 @@ fn append_end(reason: &str) {
 }
 
 fn end_entry(reason: &str) -> End {
-    let without_state = threads::WITHOUT_STATE.load(Ordering::Relaxed);
-    let losses = LossCause::ALL.iter().filter_map(|cause| {
-        let mut n = image::losses(*cause);
-        if *cause == LossCause::NoThreadState {
-            n += without_state;
-        }
-        (n > 0).then_some((*cause, n))
-    });
+    let losses = LossCause::ALL.iter().map(|cause| (*cause, image::losses(*cause)));
     End {
-        monotonic_ns: clock(libc::CLOCK_MONOTONIC),
+        monotonic_ns: system::clock(libc::CLOCK_MONOTONIC),
         reason: reason.to_owned(),
         cores: activity::mean_cores().round() as u32,
         mean_cores: activity::mean_cores(),
-        threads: threads::count(),
+        threads: image::threads(),
         workers: activity::peak_workers(),
-        losses: losses.collect(),
+        losses: losses.filter(|(_, n)| *n > 0).collect(),
         cpu: cpu_times(),
     }
 }
@@ -453,11 +432,11 @@ fn end_entry(reason: &str) -> End {
 fn cpu_times() -> process::CpuTimes {
     let at_start = image::current().map_or(Default::default(), |i| i.cpu_at_start);
     let now = image::cpu_used();
-    let foreign = threads::FOREIGN_NS.load(Ordering::Relaxed);
+    let foreign = image::counted(|counts| &counts.foreign_ns);
     process::CpuTimes {
         process_ns: now.0.saturating_sub(at_start.0) + foreign,
         children_ns: now.1.saturating_sub(at_start.1 + foreign),
-        unsampled_ns: threads::UNSAMPLED_NS.load(Ordering::Relaxed),
+        unsampled_ns: image::counted(|counts| &counts.unsampled_ns),
         estimated_wait_ns: activity::estimated_ns(),
         unknown_lock_wait_ns: match locks::enabled() {
             true => locks::unknown_ns(),
@@ -476,7 +455,6 @@ pub fn continue_in_child() {
         return;
     }
     descriptors::enter_child();
-    image::forget_losses();
     locks::forget();
     sites::start_anew();
     directives::start_anew();
@@ -484,25 +462,18 @@ pub fn continue_in_child() {
     path::start_anew();
     let me = threads::current();
     for state in threads::all() {
-        if !me.is_some_and(|m| ptr::eq(m, state)) {
+        if !me.is_some_and(|m| ptr::eq(&*m, state)) {
             state.forget_after_fork();
         }
     }
+    // The fork may have left the namespace whose clock or host name the parent had.
+    let (config, arguments) = (parent.config.clone(), parent.arguments.clone());
+    let new = image::open(config, parent.kind, Host::of_child(&parent.host), arguments);
     match me {
         Some(me) => me.renew_after_fork(),
         None => activity::enter_child(0),
     }
-    threads::UNSAMPLED_NS.store(0, Ordering::Relaxed);
-    threads::FOREIGN_NS.store(0, Ordering::Relaxed);
-    threads::forget_run_delays();
-    let opened = open_image(
-        parent.config.clone(),
-        parent.kind,
-        // The fork may have left the namespace whose clock or host name this was.
-        Host::of_child(&parent.host),
-        parent.arguments.clone(),
-    );
-    match (opened, me) {
+    match (open_files(new), me) {
         (Ok(()), Some(me)) => {
             arm(me);
             me.begin_main_path();

@@ -3,8 +3,9 @@
 //!
 //! Async-signal-safe.
 
-use crate::arch;
+use crate::arch::{self, PAGE};
 use crate::sandbox::refuses;
+use std::ffi::CStr;
 
 /// Makes a system call of up to five arguments, unless the program's sandbox refuses it; the result is
 /// negative for an error.
@@ -77,4 +78,94 @@ pub fn sleep(nanoseconds: i64) {
     let pause = libc::timespec { tv_sec: 0, tv_nsec: nanoseconds };
     // SAFETY: the kernel reads a structure that outlives the call.
     unsafe { call(libc::SYS_nanosleep, [&raw const pause as usize, 0, 0, 0, 0]) };
+}
+
+/// The time of a clock, nanoseconds; 0: it cannot be read.
+#[inline]
+pub fn clock(id: libc::clockid_t) -> u64 {
+    let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // Real time needs no system call.
+    if !refuses(libc::SYS_clock_gettime)
+        || matches!(id, libc::CLOCK_MONOTONIC | libc::CLOCK_REALTIME)
+    {
+        // SAFETY: the kernel writes `t`, a local that outlives the call, or reports an invalid clock.
+        unsafe { libc::clock_gettime(id, &mut t) };
+    }
+    (t.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(t.tv_nsec as u64)
+}
+
+/// Copies memory of the process from an address on, and returns how many bytes could be read.
+pub fn copy(address: u64, to: &mut [u8]) -> usize {
+    if refuses(libc::SYS_process_vm_readv) || refuses(libc::SYS_getpid) {
+        return 0;
+    }
+    let local = libc::iovec { iov_base: to.as_mut_ptr().cast(), iov_len: to.len() };
+    // One part a page: a part is read as a whole or not at all.
+    let first = (PAGE - address as usize % PAGE).min(to.len());
+    let part =
+        |from: u64, len: usize| libc::iovec { iov_base: from as *mut libc::c_void, iov_len: len };
+    let remote = [part(address, first), part(address.wrapping_add(first as u64), to.len() - first)];
+    // SAFETY: the kernel checks the remote range. It writes at most `to.len()` bytes into `to`, which we
+    // borrow mutably.
+    let n = unsafe { libc::process_vm_readv(libc::getpid(), &local, 1, remote.as_ptr(), 2, 0) };
+    n.max(0) as usize
+}
+
+/// A text that is built without allocation. It is none if a part had no room.
+#[derive(Debug)]
+pub struct Text<const N: usize> {
+    bytes: [u8; N],
+    len: usize,
+}
+
+impl<const N: usize> Text<N> {
+    /// Empty.
+    #[allow(clippy::new_without_default)]
+    pub const fn new() -> Text<N> {
+        Text { bytes: [0; N], len: 0 }
+    }
+
+    /// Adds a text.
+    pub fn text(&mut self, text: &[u8]) -> &mut Text<N> {
+        match self.bytes.get_mut(self.len..).and_then(|rest| rest.get_mut(..text.len())) {
+            Some(to) => {
+                to.copy_from_slice(text);
+                self.len += text.len();
+            }
+            None => self.len = N,
+        }
+        self
+    }
+
+    /// Adds a number.
+    pub fn number(&mut self, mut n: u64) -> &mut Text<N> {
+        let mut digits = [0; 20];
+        let mut at = digits.len();
+        loop {
+            at -= 1;
+            digits[at] = b'0' + (n % 10) as u8;
+            n /= 10;
+            if n == 0 {
+                break self.text(&digits[at..]);
+            }
+        }
+    }
+
+    /// With a zero at the end, if there is room.
+    pub fn as_c_str(&self) -> Option<&CStr> {
+        CStr::from_bytes_until_nul(&self.bytes).ok().filter(|_| self.len < N)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_has_all_its_parts_or_is_none() {
+        let mut text = Text::<24>::new();
+        text.text(b"a").number(0).text(b"/").number(u64::MAX);
+        assert_eq!(text.as_c_str(), Some(c"a0/18446744073709551615"));
+        assert_eq!(text.text(b"b").as_c_str(), None);
+    }
 }

@@ -4,7 +4,7 @@
 use hpcrun_core::logical::{BacktraceCache, Note, PathBuffer, PathRoot, Walk, agents};
 use hpcrun_core::session;
 use hpcrun_core::tasks::{Boundary, Chain, Context, Task};
-use hpcrun_core::threads::{self, ThreadState};
+use hpcrun_core::threads::{self, OwnThread};
 use hpcrun_core::unwind::registers::number;
 use hpcrun_core::unwind::{Cursor, Registers, Unwind, loadmap, stack};
 use std::ffi::c_void;
@@ -64,7 +64,7 @@ fn step(walk: &mut Walk<'_>, owner: u8) {
 }
 
 struct Walker {
-    thread: &'static ThreadState,
+    thread: OwnThread,
     unwind: Unwind,
     path: PathBuffer,
     cache: BacktraceCache,
@@ -76,8 +76,9 @@ struct Walker {
 impl Walker {
     fn new() -> Walker {
         loadmap::refresh(|| true);
-        let thread = threads::acquire().expect("memory");
-        threads::begin(thread, (0, 0), session::pthread_stack().expect("bounds"), true);
+        let new = threads::acquire().expect("memory");
+        let bounds = session::pthread_stack().expect("bounds");
+        let thread = threads::begin(new, (0, 0), bounds, true);
         Walker {
             thread,
             unwind: Unwind::new(owner_of).expect("memory"),
@@ -94,7 +95,9 @@ impl Walker {
         let registers = Registers::here();
         let mut paths = vec![];
         for is_whole in [true, false, false] {
-            let snapshot = loadmap::current().expect("a snapshot was taken");
+            // SAFETY: nobody refreshes the load map now.
+            let pinned = unsafe { loadmap::Pinned::new() };
+            let snapshot = pinned.snapshot().expect("a snapshot was taken");
             let bounds = stack::bounds_from(registers.sp());
             let physical = Cursor::new(&mut self.unwind, snapshot, &registers, bounds);
             let mut none = BacktraceCache::new().expect("memory");

@@ -36,10 +36,12 @@ impl Walker {
         let slot: &'static StackSlot = Box::leak(Box::new(StackSlot::new()));
         slot.set(low, high, true, (0, 0));
         slot.publish();
+        // SAFETY: nobody refreshes the load map now.
+        let pinned = unsafe { loadmap::Pinned::new() };
         Walker {
             bounds: StackBounds { low, high },
             unwind: Unwind::new(agents::owner_of).expect("memory"),
-            framehop: reference::Framehop::new(loadmap::current().expect("taken above").modules()),
+            framehop: reference::Framehop::new(pinned.snapshot().expect("taken above").modules()),
             path: PathBuffer::new().expect("memory"),
             cache: BacktraceCache::new().expect("memory"),
             no_cache: BacktraceCache::new().expect("memory"),
@@ -59,7 +61,9 @@ impl Walker {
     }
 
     fn walk(&mut self, registers: Registers, is_whole: bool) -> (PathRoot, Vec<Note>, usize) {
-        let snapshot = loadmap::current().expect("a snapshot was taken");
+        // SAFETY: nobody refreshes the load map now.
+        let pinned = unsafe { loadmap::Pinned::new() };
+        let snapshot = pinned.snapshot().expect("a snapshot was taken");
         let physical = Cursor::new(&mut self.unwind, snapshot, &registers, self.bounds);
         let cache = if is_whole {
             self.no_cache.clear();
@@ -90,7 +94,9 @@ impl Walker {
     }
 
     fn compare_with_framehop(&mut self, registers: Registers, expected: &[Note]) {
-        let snapshot = loadmap::current().expect("a snapshot was taken");
+        // SAFETY: nobody refreshes the load map now.
+        let pinned = unsafe { loadmap::Pinned::new() };
+        let snapshot = pinned.snapshot().expect("a snapshot was taken");
         let mut frames = vec![];
         self.framehop.walk(registers, self.bounds, |lookup| {
             let module = loadmap::locate(snapshot, lookup).expect("code of a module");

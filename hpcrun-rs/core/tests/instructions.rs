@@ -216,7 +216,9 @@ extern "C" fn walk(seen: *mut Seen) {
     let walk = unsafe { &mut *seen.cast::<Walk>() };
     let (low, high) = session::pthread_stack().expect("the stack has bounds");
     let mut unwind = Unwind::new(agents::owner_of).expect("memory");
-    let snapshot = loadmap::current().expect("a snapshot was taken");
+    // SAFETY: nobody refreshes the load map now.
+    let pinned = unsafe { loadmap::Pinned::new() };
+    let snapshot = pinned.snapshot().expect("a snapshot was taken");
     let [ip, sp, fp] = walk.seen;
     let bounds = StackBounds { low, high };
     let mut cursor = Cursor::new(&mut unwind, snapshot, &Registers::new(ip, sp, fp), bounds);

@@ -4,7 +4,7 @@
 use hpcrun_abi::{ABI_VERSION, CountedSite, RuntimeTable, WORKER_IDLE, WORKER_WORKING};
 use hpcrun_core::activity::{self, Slot, State};
 use hpcrun_core::source::Sample;
-use hpcrun_core::threads::{self, ThreadState};
+use hpcrun_core::threads::{self, OwnThread};
 use hpcrun_core::unwind::Registers;
 use std::ptr;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
@@ -47,12 +47,12 @@ fn runtime() -> Runtime {
 }
 
 impl Runtime {
-    fn enter(&self, thread: &ThreadState) {
+    fn enter(&self, thread: OwnThread) {
         self.workers.fetch_add(1, Relaxed);
         thread.enter_runtime(self.state);
     }
 
-    fn leave(&self, thread: &ThreadState) {
+    fn leave(&self, thread: OwnThread) {
         thread.leave_runtime(self.state);
         self.workers.fetch_sub(1, Relaxed);
     }
@@ -79,7 +79,7 @@ fn working() -> u32 {
     (f64::from(CORES) / (1.0 + ratio)).round() as u32 - 1
 }
 
-fn wait<T>(thread: &ThreadState, during: impl FnOnce() -> T) -> T {
+fn wait<T>(thread: OwnThread, during: impl FnOnce() -> T) -> T {
     thread.begin_wait();
     let result = during();
     thread.end_wait();
@@ -87,7 +87,7 @@ fn wait<T>(thread: &ThreadState, during: impl FnOnce() -> T) -> T {
 }
 
 /// Runs the test on a thread with a state, alone in the process. Afterwards the thread is no longer counted.
-fn on_a_thread(test: impl FnOnce(&'static ThreadState) + Send) {
+fn on_a_thread(test: impl FnOnce(OwnThread) + Send) {
     static ALONE: Mutex<()> = Mutex::new(());
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     activity::set_cores(CORES);
@@ -95,7 +95,7 @@ fn on_a_thread(test: impl FnOnce(&'static ThreadState) + Send) {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let thread = threads::acquire().expect("memory");
-            threads::begin(thread, (0, 0), (0, 0), false);
+            let thread = threads::begin(thread, (0, 0), (0, 0), false);
             test(thread);
             thread.retire();
         });

@@ -4,16 +4,16 @@
 
 use crate::masks;
 use crate::real::{Real, function, real};
+use hpcrun_core::image;
 use hpcrun_core::sample::program::{Action, PROGRAM_ACTION};
 use hpcrun_core::sample::signal;
-use hpcrun_core::session;
 use hpcrun_core::source::signal_of;
 use std::ffi::{CStr, c_int, c_long};
 use std::mem;
 
 /// The signal that the sampler uses, from its start to the end of the process.
 pub(crate) fn occupied() -> Option<c_int> {
-    session::source_kind().map(signal_of)
+    image::current().map(|image| signal_of(image.kind))
 }
 
 /// Whether the sampler uses this signal.
@@ -217,8 +217,8 @@ pub unsafe extern "C" fn sigaltstack(new: *const libc::stack_t, old: *mut libc::
     // SAFETY: `new` and `old` are null or valid, as for libc's function, which is called with them.
     unsafe {
         let registers = new.as_ref().is_some_and(|new| new.ss_flags & libc::SS_DISABLE == 0);
-        if let (true, Some(kind)) = (registers && session::has_begun(), session::source_kind()) {
-            signal::avoid_alternate_stacks(kind);
+        if let Some(image) = image::current().filter(|_| registers) {
+            signal::avoid_alternate_stacks(image.kind);
         }
         function::<unsafe extern "C" fn(*const libc::stack_t, *mut libc::stack_t) -> c_int>(&REAL)(
             new, old,

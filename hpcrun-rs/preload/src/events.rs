@@ -14,7 +14,7 @@ use critical_path::{Edge, Site};
 use hpcrun_core::futex_locks::{self, FutexLock, FutexWait};
 use hpcrun_core::locks::{self, Outcome, Wait};
 use hpcrun_core::path::{self, Tracked};
-use hpcrun_core::threads::{self, ThreadState};
+use hpcrun_core::threads::{self, OwnThread};
 use hpcrun_core::unwind::Registers;
 use hpcrun_core::{image, session};
 use std::ffi::{c_int, c_long};
@@ -186,7 +186,7 @@ pub(crate) fn blamed<T: Copy>(
 }
 
 /// The calling thread's state, unless the thread uses the thread-local storage of another.
-fn own_thread() -> Option<&'static ThreadState> {
+fn own_thread() -> Option<OwnThread> {
     threads::current().filter(|thread| thread.is_own())
 }
 

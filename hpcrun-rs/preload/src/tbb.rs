@@ -16,7 +16,7 @@ use crate::openmp::{captured, creation};
 use hpc_formats::address::ModuleId;
 use hpcrun_core::session;
 use hpcrun_core::tasks::{Boundary, Context, Task};
-use hpcrun_core::threads::{self, ThreadState};
+use hpcrun_core::threads::{self, OwnThread};
 use hpcrun_core::unwind::{Registers, stack};
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -398,7 +398,7 @@ unsafe extern "C" fn unwind_call(
 }
 
 /// Whether the calling thread is in a task of the group with this caller, which it made by itself.
-fn is_inside(thread: &ThreadState, caller: *const Caller, task: usize) -> bool {
+fn is_inside(thread: OwnThread, caller: *const Caller, task: usize) -> bool {
     // SAFETY: null, or the record of a task that this thread is in.
     let current = unsafe { thread.task().as_ref() };
     current.is_some_and(|current| current.id.get() == caller as usize) && !is_run(task)
@@ -423,7 +423,7 @@ unsafe fn spawn(entry: &Entry, from: usize, arguments: Arguments, stack: Stack) 
     unsafe {
         let [task, group, ..] = arguments;
         let caller = (*(group as *const Group)).caller;
-        if let Some(thread) = observed().filter(|t| caller.is_null() || !is_inside(t, caller, task))
+        if let Some(thread) = observed().filter(|t| caller.is_null() || !is_inside(*t, caller, task))
         {
             keep(thread, task, caller);
         }
@@ -439,7 +439,7 @@ unsafe fn enqueue_in(entry: &Entry, from: usize, arguments: Arguments, stack: St
     unsafe {
         let [task, group, ..] = arguments;
         let caller = (*(group as *const Group)).caller;
-        observed().inspect(|thread| keep(thread, task, caller));
+        observed().inspect(|thread| keep(*thread, task, caller));
         let result = call(real, arguments, stack);
         FIRST.set(None);
         result
@@ -457,14 +457,14 @@ unsafe fn enqueue(entry: &Entry, from: usize, arguments: Arguments, stack: Stack
 }
 
 /// The calling thread, if TBB tells of its tasks.
-fn observed() -> Option<&'static ThreadState> {
+fn observed() -> Option<OwnThread> {
     let is_served = LIBRARY.load(Ordering::Relaxed) != 0 && session::is_running();
     threads::current().filter(|_| is_served)
 }
 
 /// The context of a task that is spawned here, which may outlive what it is spawned in.
 #[inline(always)] // the registers are those of the caller
-fn kept(thread: &ThreadState) -> Context {
+fn kept(thread: OwnThread) -> Context {
     match creation(thread).0 {
         Context::Site { .. } => Context::Unknown,
         kept => kept,
@@ -474,7 +474,7 @@ fn kept(thread: &ThreadState) -> Context {
 /// Keeps the context of a task that is spawned here: as that of its group, if the group has none, else as its
 /// own.
 #[inline(always)] // as above
-unsafe fn keep(thread: &ThreadState, task: usize, caller: *const Caller) {
+unsafe fn keep(thread: OwnThread, task: usize, caller: *const Caller) {
     let context = kept(thread);
     // SAFETY: null, or the caller of the task's group.
     match unsafe { caller.as_ref() } {
@@ -539,7 +539,7 @@ fn depth() -> usize {
     unsafe { RECORDS.get().as_ref() }.map_or(0, |records| records.depth)
 }
 
-fn begin_task(thread: &ThreadState, context: Context, mark: u64, id: usize) {
+fn begin_task(thread: OwnThread, context: Context, mark: u64, id: usize) {
     if RECORDS.get().is_null() {
         RECORDS.set(Box::into_raw(Box::default()));
     }
@@ -573,7 +573,7 @@ impl Records {
     }
 
     /// Ends all tasks but so many.
-    fn end_to(&mut self, thread: Option<&ThreadState>, depth: usize) {
+    fn end_to(&mut self, thread: Option<OwnThread>, depth: usize) {
         while self.depth > depth {
             self.depth -= 1;
             thread.inspect(|thread| thread.end_task(&self.all[self.depth]));
@@ -581,7 +581,7 @@ impl Records {
     }
 
     /// Ends the tasks that have thrown: a task begins at this address of the stack, and theirs is no higher.
-    fn end_thrown(&mut self, thread: &ThreadState, mark: u64) {
+    fn end_thrown(&mut self, thread: OwnThread, mark: u64) {
         let high = stack::bounds_from(mark).high;
         let is_over = |task: &Task| {
             let there = task.mark_at();

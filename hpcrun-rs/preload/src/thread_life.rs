@@ -3,11 +3,12 @@
 
 use crate::{affinity, events, tbb};
 use critical_path::Strand;
+use hpc_formats::loss::LossCause;
+use hpcrun_core::image;
 use hpcrun_core::logical::agents;
 use hpcrun_core::session;
-use hpcrun_core::threads::{self, ThreadState};
+use hpcrun_core::threads::{self, NewThread, OwnThread};
 use std::ffi::c_void;
-use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 pub(crate) type StartRoutine = unsafe extern "C" fn(*mut c_void) -> *mut c_void;
@@ -17,7 +18,7 @@ pub(crate) struct Start {
     routine: StartRoutine,
     argument: *mut c_void,
     creation: (u32, u32),
-    pub(crate) state: Option<&'static ThreadState>,
+    pub(crate) state: Option<NewThread>,
     /// The creator's strand on the critical path.
     pub(crate) strand: Option<Strand>,
     /// It is created in a call of a message-passing library.
@@ -93,21 +94,21 @@ unsafe extern "C" fn enter(start: *mut Start, frame: *mut StartFrame) {
     let (start, frame) = unsafe { (Box::from_raw(start), &mut *frame) };
     *frame = StartFrame { routine: start.routine, argument: start.argument };
     if !session::is_running() {
-        start.state.inspect(|state| threads::release(state));
         return;
     }
-    let Some(state) = start.state else {
-        threads::WITHOUT_STATE.fetch_add(1, Ordering::Relaxed);
+    let Some(new) = start.state else {
+        image::count_loss(LossCause::NoThreadState);
         return;
     };
-    match start.stack {
-        Some(stack) => threads::begin_unnamed(state, start.creation, stack, false),
+    let state = match start.stack {
+        Some(stack) => threads::begin_unnamed(new, start.creation, stack, false),
         None => {
             let stack = session::pthread_stack().unwrap_or((0, 0));
-            threads::begin(state, start.creation, stack, false);
+            let state = threads::begin(new, start.creation, stack, false);
             announce(state);
+            state
         }
-    }
+    };
     affinity::threads_changed();
     if start.is_paused {
         state.begin_pause();
@@ -121,12 +122,10 @@ unsafe extern "C" fn enter(start: *mut Start, frame: *mut StartFrame) {
 }
 
 /// Makes the key's destructor run at the end of the calling thread, whose state this is.
-pub(crate) fn announce(state: &'static ThreadState) {
-    // SAFETY: `prepare` created the key; the value is a thread state, which is never freed.
-    unsafe {
-        let value = ptr::from_ref(state).cast();
-        libc::pthread_setspecific(KEY.load(Ordering::Acquire), value);
-    }
+pub(crate) fn announce(state: OwnThread) {
+    let value = state.cookie() as *const c_void;
+    // SAFETY: `prepare` created the key.
+    unsafe { libc::pthread_setspecific(KEY.load(Ordering::Acquire), value) };
 }
 
 /// The number of rounds of key destructors that POSIX guarantees; ours ends the profile in the last.
@@ -134,8 +133,7 @@ const DESTRUCTOR_ROUNDS: usize = 4;
 
 /// The key's destructor.
 unsafe extern "C" fn leave(value: *mut c_void) {
-    // SAFETY: `announce` set the value to a thread state, which is never freed.
-    let state: &'static ThreadState = unsafe { &*value.cast() };
+    let Some(state) = threads::current() else { return };
     if state.count_destructor_round() < DESTRUCTOR_ROUNDS {
         // SAFETY: sets the value again, so that the next round calls this destructor.
         unsafe { libc::pthread_setspecific(KEY.load(Ordering::Acquire), value) };
@@ -158,7 +156,7 @@ impl Start {
             creation,
             state: threads::acquire(),
             strand: None,
-            is_of_call: threads::current().is_some_and(ThreadState::is_in_call),
+            is_of_call: threads::current().is_some_and(|t| t.is_in_call()),
             is_paused: threads::current().is_some_and(|t| t.is_paused() && !t.is_in_call())
                 || tbb::owns(routine as usize as u64),
             stack: None,
@@ -173,7 +171,6 @@ impl Start {
 pub(crate) unsafe fn take_back(start: *mut Start) {
     // SAFETY: the caller's promise.
     let start = unsafe { Box::from_raw(start) };
-    start.state.inspect(|state| threads::release(state));
     if let Some(strand) = start.strand {
         events::amend(|tracked| tracked.thread.discard(strand));
     }

@@ -5,7 +5,7 @@ use crate::real::real;
 use crate::start;
 use crate::thread_life::{Start, StartRoutine, hpcrun_thread_start, take_back};
 use hpcrun_core::session;
-use hpcrun_core::threads::{self, with_room};
+use hpcrun_core::threads::{self, NewThread, with_room};
 use hpcrun_core::unwind::Registers;
 use std::ffi::{c_int, c_void};
 use std::ptr;
@@ -144,9 +144,9 @@ unsafe extern "C" fn cloned(start: *mut c_void) -> c_int {
     // SAFETY: `clone` made `start` for this thread alone. We read its state before `hpcrun_thread_start`
     // takes ownership.
     unsafe {
-        let state = (*start.cast::<Start>()).state;
+        let cookie = (*start.cast::<Start>()).state.as_ref().map(NewThread::cookie);
         let result = hpcrun_thread_start(start);
-        state.inspect(|state| state.retire());
+        cookie.and_then(threads::by_cookie).inspect(|own| own.retire());
         result as c_int
     }
 }

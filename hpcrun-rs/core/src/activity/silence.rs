@@ -16,7 +16,7 @@ use super::members;
 use super::node::{self, HOT, Slot, State};
 use super::{cores, idle_cores, working};
 use crate::sandbox::refuses;
-use crate::system;
+use crate::system::{self, Text};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Number of slots that one sample looks at. They are in the caches of other cores.
@@ -193,25 +193,15 @@ fn kernel_state(process: u32, thread: u32) -> Kernel {
     if [libc::SYS_openat, libc::SYS_pread64, libc::SYS_close].into_iter().any(refuses) {
         return Kernel::Ready;
     }
-    let mut path = [0u8; 64];
-    let mut at = 0;
-    let mut text = |part: &[u8]| {
-        if let Some(to) = path.get_mut(at..at + part.len()) {
-            to.copy_from_slice(part);
-            at += part.len();
-        }
-    };
-    let mut digits = [0; 10];
-    text(b"/proc/");
-    text(decimal(process, &mut digits));
-    text(b"/task/");
-    text(decimal(thread, &mut digits));
-    text(b"/stat");
+    let mut path = Text::<64>::new();
+    path.text(b"/proc/").number(u64::from(process));
+    path.text(b"/task/").number(u64::from(thread)).text(b"/stat");
+    let Some(path) = path.as_c_str() else { return Kernel::Ready };
     let mut buffer = [0u8; 128];
-    // SAFETY: the path is shorter than its array of zeros, so it is terminated; `buffer` is a local that
-    // outlives the call. Neither call blocks: the kernel generates the file.
+    // SAFETY: the path is terminated; `buffer` is a local that outlives the call. Neither call blocks: the
+    // kernel generates the file.
     let read = unsafe {
-        let file = libc::open(path.as_ptr().cast(), libc::O_RDONLY | libc::O_CLOEXEC);
+        let file = libc::open(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
         if file < 0 {
             // Either the thread is gone, or `/proc` is not mounted.
             return match system::is_gone(process, thread) {
@@ -238,18 +228,6 @@ fn parse(stat: &[u8]) -> Kernel {
         Some(b'S' | b'D' | b'T' | b't' | b'I') => Kernel::Asleep,
         Some(b'Z' | b'X' | b'x') => Kernel::Gone,
         _ => Kernel::Ready,
-    }
-}
-
-fn decimal(mut n: u32, digits: &mut [u8; 10]) -> &[u8] {
-    let mut at = digits.len();
-    loop {
-        at -= 1;
-        digits[at] = b'0' + (n % 10) as u8;
-        n /= 10;
-        if n == 0 {
-            return &digits[at..];
-        }
     }
 }
 
@@ -286,7 +264,5 @@ mod tests {
         while kernel_state(process, other) != Kernel::Gone {
             std::thread::yield_now();
         }
-        assert_eq!(decimal(0, &mut [0; 10]), b"0");
-        assert_eq!(decimal(u32::MAX, &mut [0; 10]), b"4294967295");
     }
 }

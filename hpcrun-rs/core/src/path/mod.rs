@@ -32,9 +32,9 @@ use contexts::{Contexts, ThreadSamples};
 pub use critical_path::table::Tracked as OwnThread;
 use critical_path::{Lost, Settings, Site, Thread, ThreadClock, Tracker};
 use objects::Objects;
-use std::cell::{Cell, UnsafeCell};
+use std::cell::UnsafeCell;
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, Ordering, compiler_fence};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, Ordering, compiler_fence};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// What the threads of a process image share. Never freed.
@@ -230,22 +230,26 @@ pub struct ThreadPath {
     tracked: UnsafeCell<Option<Box<Tracked>>>,
     /// Where the signal handler leaves samples: that of `tracked`, or null.
     samples: AtomicPtr<ThreadSamples>,
-    ordinal: Cell<u32>,
+    ordinal: AtomicU32,
     /// Events are ignored: another thread, or process, has the same thread-local storage, or see
     /// [`Self::ignore`].
-    is_shared: Cell<bool>,
+    is_shared: AtomicBool,
 }
+
+// SAFETY: `tracked` is used by the thread itself, and by the one that ends the process when `OVER` is set and
+// the thread is outside ([`ThreadPath::with_first`]).
+unsafe impl Sync for ThreadPath {}
 
 impl ThreadPath {
     /// The thread that uses this from now on, by its ordinal.
     pub fn name(&self, ordinal: u32) {
-        self.ordinal.set(ordinal);
-        self.is_shared.set(false);
+        self.ordinal.store(ordinal, Ordering::Relaxed);
+        self.is_shared.store(false, Ordering::Relaxed);
     }
 
     /// The thread belongs to a message-passing library: its activity is none of the program's.
     pub fn ignore(&self) {
-        self.is_shared.set(true);
+        self.is_shared.store(true, Ordering::Relaxed);
     }
 
     /// Calls `act` with the calling thread's tracker, unless the thread is in it already, or tracking is
@@ -266,7 +270,7 @@ impl ThreadPath {
         first: impl FnOnce() -> Option<OwnThread>,
         act: impl FnOnce(&mut Tracked) -> R,
     ) -> Option<R> {
-        if self.inside.load(Ordering::Relaxed) || self.is_shared.get() {
+        if self.inside.load(Ordering::Relaxed) || self.is_shared.load(Ordering::Relaxed) {
             return None;
         }
         self.inside.store(true, Ordering::Relaxed);
@@ -295,8 +299,8 @@ impl ThreadPath {
         path: &'static Path,
         first: impl FnOnce() -> Option<OwnThread>,
     ) -> Option<Box<Tracked>> {
-        let tracked = Box::new(Tracked::new(path, first()?, self.ordinal.get()));
-        let numbers = (tracked.thread.number(), self.ordinal.get());
+        let tracked = Box::new(Tracked::new(path, first()?, self.ordinal.load(Ordering::Relaxed)));
+        let numbers = (tracked.thread.number(), self.ordinal.load(Ordering::Relaxed));
         path.threads().push(numbers);
         self.samples.store(tracked.samples(), Ordering::Relaxed);
         Some(tracked)
@@ -333,7 +337,11 @@ impl ThreadPath {
         }
         let ended = self.with(|tracked| tracked.end(name));
         let is_last = HALTED_BY.load(Ordering::SeqCst) == FINISH_TRACKED;
-        if ended.is_none() && is_last && !self.is_inside() && !self.is_shared.get() {
+        if ended.is_none()
+            && is_last
+            && !self.is_inside()
+            && !self.is_shared.load(Ordering::Relaxed)
+        {
             // The thread that ends the process leaves the strand of a thread that completes itself to it.
             self.publish_from_outside(None);
         }
@@ -369,7 +377,7 @@ impl ThreadPath {
     /// this thread's any more, so both are ignored from now on.
     pub fn share(&self) {
         self.with(|tracked| tracked.thread.lose(Lost::Untracked));
-        self.is_shared.set(true);
+        self.is_shared.store(true, Ordering::Relaxed);
     }
 
     /// The strand of a thread, which may run, counts as ended now. Called by the thread that ends the
@@ -389,7 +397,7 @@ impl ThreadPath {
         // SAFETY: the child has one thread, this one, and it runs the fork handler.
         std::mem::forget(unsafe { (*self.tracked.get()).take() });
         self.inside.store(false, Ordering::Relaxed);
-        self.is_shared.set(false);
+        self.is_shared.store(false, Ordering::Relaxed);
     }
 }
 

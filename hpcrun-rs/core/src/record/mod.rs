@@ -16,7 +16,8 @@ use crate::logical::agents;
 use crate::logical::{self, BacktraceCache, PathBuffer};
 use crate::sinks::{Node, Values, Verdict};
 use crate::tasks::{Chain, Task};
-use crate::unwind::{Cursor, Registers, Unwind, loadmap, stack};
+use crate::unwind::loadmap::Pinned;
+use crate::unwind::{Cursor, Registers, Unwind, stack};
 use hpc_formats::loss::LossCause;
 
 /// Records that there is room for in a profile that may not be able to grow.
@@ -48,6 +49,7 @@ impl Recorder {
     /// `identity`, if there is none. Idle when the stack shows that the thread waits for a task.
     pub(crate) fn walk(
         &mut self,
+        pinned: &Pinned,
         registers: &Registers,
         task: *const Task,
         identity: impl FnOnce() -> Identity,
@@ -55,7 +57,7 @@ impl Recorder {
         if let Some(tree) = &self.tree {
             tree.prepare();
         }
-        let Some(snapshot) = loadmap::current() else {
+        let Some(snapshot) = pinned.snapshot() else {
             return Verdict::Lost(LossCause::UnknownModule);
         };
         let bounds = stack::bounds_from(registers.sp());
@@ -82,10 +84,11 @@ impl Recorder {
     /// What `look` finds for the look-up address of one of the innermost frames.
     pub(crate) fn find_frame<T>(
         &mut self,
+        pinned: &Pinned,
         registers: &Registers,
         look: impl Fn(u64) -> Option<T>,
     ) -> Option<T> {
-        let snapshot = loadmap::current()?;
+        let snapshot = pinned.snapshot()?;
         let bounds = stack::bounds_from(registers.sp());
         let mut cursor = Cursor::new(&mut self.unwind, snapshot, registers, bounds);
         cursor.start().ok()?;

@@ -13,6 +13,7 @@ use crate::config::SourceKind;
 use crate::image;
 use crate::source::{self, Claim};
 use crate::threads;
+use hpc_formats::loss::LossCause;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 type Sigaction = unsafe extern "C" fn(i32, *const libc::sigaction, *mut libc::sigaction) -> i32;
@@ -129,7 +130,7 @@ pub(super) unsafe extern "C" fn handle(
             }
         }
         (Claim::Lost, _) | (Claim::Sample(_), None) => {
-            threads::WITHOUT_STATE.fetch_add(1, Ordering::Relaxed);
+            image::count_loss(LossCause::NoThreadState);
         }
     }
     false

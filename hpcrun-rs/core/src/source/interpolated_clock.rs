@@ -12,6 +12,7 @@
 //! Async-signal-safe.
 
 use crate::arch::counter;
+use crate::system::clock as time_of;
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// Maximal number of consecutive interpolated samples.
@@ -150,15 +151,6 @@ impl InterpolatedClock {
         self.read_counter.store(counter, Relaxed);
         self.real.store(real, Relaxed);
     }
-}
-
-/// The time of a clock, nanoseconds.
-#[inline]
-pub(super) fn time_of(clock: libc::clockid_t) -> u64 {
-    let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the kernel writes `t`, a local that outlives the call. The clocks used here always exist.
-    unsafe { libc::clock_gettime(clock, &mut t) };
-    (t.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(t.tv_nsec as u64)
 }
 
 #[cfg(test)]

@@ -21,8 +21,9 @@ mod posix;
 
 use crate::config::{Config, Event, SourceKind};
 use crate::sandbox::refuses;
+use crate::system;
 use crate::unwind::Registers;
-use interpolated_clock::{InterpolatedClock, Reading, time_of};
+use interpolated_clock::{InterpolatedClock, Reading};
 use jitter::{Jitter, Pace};
 use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU64, Ordering};
 
@@ -239,7 +240,7 @@ impl Source {
     fn begin(&self, pace: Pace, clock: libc::clockid_t, order: &Order) -> u64 {
         self.clock.begin(clock);
         // Different seeds for threads that share a state one after the other, and for different runs.
-        let seed = order.cookie.wrapping_add(time_of(libc::CLOCK_MONOTONIC));
+        let seed = order.cookie.wrapping_add(system::clock(libc::CLOCK_MONOTONIC));
         self.jitter.begin(pace, seed)
     }
 
@@ -304,7 +305,7 @@ impl Source {
                 Some(_) if self.jitter.is_on() => self.next(|handle, distance| {
                     let _ = posix::set(handle, distance, self.jitter.period());
                 }),
-                Some(expirations) => (expirations, time_of(libc::CLOCK_MONOTONIC)),
+                Some(expirations) => (expirations, system::clock(libc::CLOCK_MONOTONIC)),
             },
             Some(kind) if perf::claims(info, kind, self.handle(), cookie) => {
                 self.next(|handle, distance| {
@@ -328,7 +329,7 @@ impl Source {
     #[inline]
     fn next(&self, set: impl FnOnce(i32, u64)) -> (u64, u64) {
         if !self.jitter.is_on() {
-            return (1, time_of(libc::CLOCK_MONOTONIC));
+            return (1, system::clock(libc::CLOCK_MONOTONIC));
         }
         let Reading { since, now } = self.clock.read();
         let next = self.jitter.next(since);

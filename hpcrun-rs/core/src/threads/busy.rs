@@ -3,18 +3,20 @@
 //!
 //! Async-signal-safe.
 
-use super::ThreadState;
+use super::OwnThread;
 use crate::image;
 use crate::record::Recorder;
 use crate::sinks::{self, Node, Sink, Values, Verdict};
 use crate::unwind::Registers;
+use crate::unwind::loadmap::Pinned;
 use std::sync::atomic::{Ordering, fence};
 
 /// The calling thread inside the profiler, with its recorder.
 #[derive(Debug)]
 pub struct Busy<'t> {
-    thread: &'t ThreadState,
+    thread: &'t OwnThread,
     recorder: &'t mut Recorder,
+    pinned: Pinned,
 }
 
 impl Drop for Busy<'_> {
@@ -24,9 +26,8 @@ impl Drop for Busy<'_> {
     }
 }
 
-impl ThreadState {
-    /// Enters the profiler. `None` when the thread is already inside, or when sampling is over. Only the
-    /// thread itself may call this.
+impl OwnThread {
+    /// Enters the profiler. `None` when the thread is already inside, or when sampling is over.
     #[inline]
     pub(super) fn enter(&self) -> Option<Busy<'_>> {
         if self.busy.load(Ordering::Relaxed) {
@@ -38,12 +39,12 @@ impl ThreadState {
         fence(Ordering::SeqCst);
         // SAFETY: `busy` was not set, so no other `Busy` of this thread exists, and another thread uses the
         // recorder only in phase `Closing`, which begins when sampling is over and this one is not busy.
-        let busy = Busy { thread: self, recorder: unsafe { &mut *self.recorder.get() } };
+        let recorder = unsafe { &mut *self.recorder.0.get() };
+        // SAFETY: `quiescent` is false while `busy` is set.
+        let busy = Busy { thread: self, recorder, pinned: unsafe { Pinned::new() } };
         image::is_running().then_some(busy)
     }
-}
 
-impl ThreadState {
     /// Makes the thread's profile, with room for many contexts. Called by the thread.
     pub fn prepare_profile(&self) {
         if let Some(busy) = self.enter() {
@@ -60,16 +61,20 @@ impl Busy<'_> {
         self
     }
 
-    /// The thread's recorder.
-    pub(super) fn recorder(&mut self) -> &mut Recorder {
-        self.recorder
+    /// What `look` finds for the look-up address of one of the innermost frames.
+    pub(super) fn find_frame<T>(
+        &mut self,
+        registers: &Registers,
+        look: impl Fn(u64) -> Option<T>,
+    ) -> Option<T> {
+        self.recorder.find_frame(&self.pinned, registers, look)
     }
 
     /// The context that these registers are in.
     #[inline]
     pub(super) fn walk(&mut self, registers: &Registers) -> Verdict {
         let thread = self.thread;
-        self.recorder.walk(registers, thread.task.get(), || thread.identity())
+        self.recorder.walk(&self.pinned, registers, thread.task(), || thread.identity())
     }
 
     /// Adds to a context's value of the metric at a position. False if it cannot be recorded.
@@ -81,7 +86,7 @@ impl Busy<'_> {
     #[inline]
     pub(super) fn tell(&mut self, verdict: Verdict, values: &Values) {
         if verdict == Verdict::Idle {
-            self.thread.working.idles(values.last_ns);
+            self.thread.own().working.idles(values.last_ns);
         }
         let thread = self.thread;
         sinks::all(self.recorder.tree(), &thread.path, &thread.tally).take(verdict, values);
@@ -90,22 +95,19 @@ impl Busy<'_> {
 
 #[cfg(test)]
 mod tests {
-    use crate::arch::thread_slot;
     use crate::{image, threads};
-    use std::ptr;
 
     /// What an interrupted walk uses must not be freed by whoever has interrupted it.
     #[test]
     fn a_thread_that_is_interrupted_inside_the_profiler_is_inside() {
-        let state = threads::acquire().expect("memory");
-        thread_slot::set(ptr::from_ref(state).cast_mut());
+        let new = threads::acquire().expect("memory");
+        let state = threads::begin(new, (0, 0), (0, 0), false);
         image::set_running(true);
         let busy = state.enter().expect("outside");
         assert!(state.enter().is_none() && !threads::quiescent());
         drop(busy);
         assert!(threads::quiescent());
         image::set_running(false);
-        thread_slot::set(ptr::null_mut::<threads::ThreadState>());
-        threads::release(state);
+        state.retire();
     }
 }

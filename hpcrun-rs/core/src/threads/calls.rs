@@ -2,9 +2,9 @@
 //! In a call that may wait for other processes it is idle, however the library waits; but code of the C
 //! library that the call runs outside of waits there moves data (copies, allocates), and is work.
 //!
-//! Async-signal-safe: [`ThreadState::is_idle_in_call`].
+//! Async-signal-safe: [`OwnThread::is_idle_in_call`].
 
-use super::ThreadState;
+use super::OwnThread;
 use crate::image;
 use crate::path;
 use crate::unwind::{Registers, loadmap};
@@ -47,17 +47,17 @@ pub fn find_copies() {
     });
 }
 
-impl ThreadState {
+impl OwnThread {
     /// A call begins, from an address. The site is for [`Self::leave_call`]; [`CALL_NESTED`]: the thread is
     /// in such a call already. The strand is there if it `sends`; `waits`: it may wait.
     pub fn enter_call(&self, address: u64, (sends, waits): (bool, bool)) -> Entered {
         let without = |site| Entered { site, strand: ptr::null() };
-        if self.call.is_open.replace(true) {
+        if self.own().call.is_open.replace(true) {
             return without(CALL_NESTED);
         }
         if waits {
             self.begin_wait();
-            self.call.waits_since.set(image::now());
+            self.own().call.waits_since.set(image::now());
         }
         if !path::is_active() {
             return without(CALL_UNTRACKED);
@@ -76,8 +76,8 @@ impl ThreadState {
     /// The call has waited for a strand of another process, and ends if it `is_over`.
     pub fn leave_call(&self, site: u64, from: Option<&RemoteStrand>, is_over: bool) {
         if is_over {
-            self.call.is_open.set(false);
-            let since = self.call.waits_since.replace(0);
+            self.own().call.is_open.set(false);
+            let since = self.own().call.waits_since.replace(0);
             if since != 0 {
                 self.end_wait();
                 let waited = image::now().saturating_sub(since);
@@ -98,13 +98,13 @@ impl ThreadState {
     /// Whether the thread is in a call.
     #[inline]
     pub fn is_in_call(&self) -> bool {
-        self.call.is_open.get()
+        self.own().call.is_open.get()
     }
 
     /// Whether it is in one that may wait.
     #[inline]
     pub fn waits_in_call(&self) -> bool {
-        self.call.waits_since.get() != 0
+        self.own().call.waits_since.get() != 0
     }
 
     /// Whether a sample at an instruction finds the thread waiting in a call. Async-signal-safe.
@@ -112,6 +112,6 @@ impl ThreadState {
     pub fn is_idle_in_call(&self, instruction: u64) -> bool {
         let [start, end] = COPIES.each_ref().map(|bound| bound.load(Relaxed));
         self.waits_in_call()
-            && (self.working.waits_inside() || !(start..end).contains(&instruction))
+            && (self.own().working.waits_inside() || !(start..end).contains(&instruction))
     }
 }

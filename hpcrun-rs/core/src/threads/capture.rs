@@ -3,12 +3,12 @@
 //!
 //! Async-signal-safe: a sample may arrive at any point.
 
-use super::{Busy, ThreadState, with_room};
+use super::{Busy, OwnThread, with_room};
 use crate::image::{self, Image};
 use crate::sinks::{Node, Verdict};
 use crate::unwind::Registers;
 
-impl ThreadState {
+impl OwnThread {
     /// Captures the calling thread's current path; see [`hpcrun_abi::ProfilerTable`]. Samples that arrive
     /// meanwhile are added to that path.
     pub fn capture(&self, registers: Registers) -> Option<(u32, u32)> {
@@ -38,7 +38,7 @@ impl ThreadState {
         act: impl FnOnce(&mut Busy<'_>, Node) -> T,
     ) -> Option<T> {
         // Opened before `enter` and closed after `Busy` is dropped, so that no sample falls between.
-        self.deferred.open();
+        self.own().deferred.open();
         let done = self.enter().map(|mut busy| {
             let verdict = busy.walk(registers);
             match verdict {
@@ -46,13 +46,13 @@ impl ThreadState {
                 Verdict::Idle | Verdict::Lost(_) => (verdict, None),
             }
         });
-        while let (Some((verdict, _)), false) = (&done, self.deferred.is_empty()) {
+        while let (Some((verdict, _)), false) = (&done, self.own().deferred.is_empty()) {
             let Some(mut busy) = self.enter() else { break };
-            if let Some(values) = self.deferred.take() {
+            if let Some(values) = self.own().deferred.take() {
                 busy.tell(*verdict, &values);
             }
         }
-        self.deferred.close();
+        self.own().deferred.close();
         done?.1
     }
 }

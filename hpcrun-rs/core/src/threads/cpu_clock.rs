@@ -2,7 +2,7 @@
 //!
 //! Async-signal-safe.
 
-use crate::sandbox::refuses;
+use crate::system;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// The CPU clock of one thread.
@@ -43,15 +43,9 @@ impl CpuClock {
 
     /// CPU time of the thread, nanoseconds.
     pub(super) fn read(&self) -> u64 {
-        let clock = self.id.load(Relaxed) as libc::clockid_t;
-        let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        if clock == 0 || refuses(libc::SYS_clock_gettime) {
-            return 0;
+        match self.id.load(Relaxed) {
+            0 => 0,
+            id => system::clock(id as libc::clockid_t),
         }
-        // SAFETY: `t` is a local that outlives the call; the kernel reports an invalid clock id as an error.
-        if unsafe { libc::clock_gettime(clock, &mut t) } != 0 {
-            return 0;
-        }
-        t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
     }
 }

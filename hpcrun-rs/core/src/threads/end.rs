@@ -1,8 +1,8 @@
 //! Completes a thread's profile: by the thread itself when it ends, or by the thread that ends the process.
 //! `lifecycle` decides which of them.
 
-use super::ThreadState;
 use super::lifecycle::{Phase, wait_until};
+use super::{OwnThread, SharedThread};
 use crate::arch::thread_slot;
 use crate::image;
 use crate::lcct::spare;
@@ -11,25 +11,13 @@ use crate::system;
 use hpc_formats::loss::LossCause;
 use hpc_formats::profile::header;
 use std::ptr;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
-/// CPU time of threads that ended without a profile, in nanoseconds.
-pub static UNSAMPLED_NS: AtomicU64 = AtomicU64::new(0);
-/// CPU time of threads that share the memory but are separate processes to the kernel, in nanoseconds.
-pub static FOREIGN_NS: AtomicU64 = AtomicU64::new(0);
-
-/// Time for which threads that ended were ready to run and had no core, in nanoseconds.
-static RUN_DELAY_NS: AtomicU64 = AtomicU64::new(0);
-
-/// The same of all threads of the process, in images of it before this one, too. Not async-signal-safe.
+/// Time for which the threads of the process were ready to run and had no core, in images of it before this
+/// one, too, in nanoseconds. Not async-signal-safe.
 pub fn run_delays() -> u64 {
     let live = super::live().map(|thread| run_delay(thread.tid()));
-    live.fold(RUN_DELAY_NS.load(Ordering::Relaxed), u64::saturating_add)
-}
-
-/// Forgets ended threads, in a forked child.
-pub fn forget_run_delays() {
-    RUN_DELAY_NS.store(0, Ordering::Relaxed);
+    live.fold(image::counted(|counts| &counts.run_delay_ns), u64::saturating_add)
 }
 
 /// The time for which a thread was ready to run and had no core, by the kernel's account, in nanoseconds; 0
@@ -43,24 +31,24 @@ fn run_delay(tid: u32) -> u64 {
     delay.unwrap_or(0)
 }
 
-impl ThreadState {
+impl SharedThread {
     /// Completes the thread's profile: CPU time, name, counters, final length. The caller has moved the state
     /// to `Closing`.
     pub fn complete(&self) {
         // SAFETY: whoever moves the state to `Closing` owns the recorder (`lifecycle`): the thread itself,
         // which is busy, or the thread that ends the process, which saw it not busy after sampling had ended.
-        let recorder = unsafe { &mut *self.recorder.get() };
+        let recorder = unsafe { &mut *self.recorder.0.get() };
         let losses = || self.tally.lost_periods();
         let idle = self.tally.idle_periods();
         let is_worth_it = idle > 0 || losses().any(|n| n > 0);
         let cpu = self.cpu.used();
-        RUN_DELAY_NS.fetch_add(run_delay(self.tid()), Ordering::Relaxed);
+        image::count(|counts| &counts.run_delay_ns, run_delay(self.tid()));
         if !self.in_process.load(Ordering::Relaxed) {
-            FOREIGN_NS.fetch_add(cpu, Ordering::Relaxed);
+            image::count(|counts| &counts.foreign_ns, cpu);
         }
         match recorder.take_tree(is_worth_it, || self.identity()) {
             None => {
-                UNSAMPLED_NS.fetch_add(cpu, Ordering::Relaxed);
+                image::count(|counts| &counts.unsampled_ns, cpu);
                 image::add_losses(losses());
             }
             Some(mut tree) => {
@@ -101,28 +89,6 @@ impl ThreadState {
         Some(name)
     }
 
-    /// Retires the state. Called by the ending thread itself, after all its destructors.
-    pub fn retire(&'static self) {
-        self.disarm();
-        // A pending sample still finds the thread inside the profiler.
-        self.busy.store(true, Ordering::SeqCst);
-        // First, so that no other thread reads the profile for the critical path from now on.
-        if self.lifecycle.advance(Phase::Live, Phase::Closing) {
-            self.end_path();
-            self.complete();
-        }
-        if ptr::eq(thread_slot::get(), self) {
-            thread_slot::set(ptr::null_mut::<ThreadState>());
-        }
-        self.abandon_lock_wait();
-        self.working.end(image::now());
-        self.stack.clear();
-        self.busy.store(false, Ordering::Release);
-        // The thread that ends the process may be completing this state, which must not be reused before.
-        wait_until(|| self.lifecycle.is(Phase::Closed));
-        self.lifecycle.advance(Phase::Closed, Phase::Free);
-    }
-
     /// Moves the state of a running thread to `Closing`, because the process ends; the caller, which has
     /// stopped sampling, completes the profile. False if the thread does that itself, or there is none.
     pub fn claim(&self) -> bool {
@@ -139,12 +105,36 @@ impl ThreadState {
         if self.in_process.load(Ordering::Relaxed) {
             self.disarm();
         }
-        self.working.stop(image::now());
+        self.listing.stop(image::now());
     }
 
     fn disarm(&self) {
         if !self.source.disarm() {
             self.count_loss(LossCause::NoTimer);
         }
+    }
+}
+
+impl OwnThread {
+    /// Retires the state. Called by the ending thread itself, after all its destructors.
+    pub fn retire(self) {
+        self.disarm();
+        // A pending sample still finds the thread inside the profiler.
+        self.busy.store(true, Ordering::SeqCst);
+        // First, so that no other thread reads the profile for the critical path from now on.
+        if self.lifecycle.advance(Phase::Live, Phase::Closing) {
+            self.end_path();
+            self.complete();
+        }
+        if ptr::eq(thread_slot::get(), self.shared) {
+            thread_slot::set(ptr::null_mut::<SharedThread>());
+        }
+        self.abandon_lock_wait();
+        self.own().working.end(image::now());
+        self.stack.clear();
+        self.busy.store(false, Ordering::Release);
+        // The thread that ends the process may be completing this state, which must not be reused before.
+        wait_until(|| self.lifecycle.is(Phase::Closed));
+        self.lifecycle.advance(Phase::Closed, Phase::Free);
     }
 }

@@ -13,7 +13,7 @@
 //! The recorder belongs to the thread while `Live`, and then to the thread that closes the state. Within one
 //! thread, `busy` keeps the handler and the hooks apart. The thread that ends the process first stops
 //! sampling, and then waits until the other thread is not busy. A thread that becomes busy after that finds
-//! sampling over, and leaves (`ThreadState::enter`).
+//! sampling over, and leaves (`OwnThread::enter`).
 //!
 //! Async-signal-safe.
 

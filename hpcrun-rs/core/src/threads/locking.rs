@@ -5,39 +5,39 @@
 //!
 //! Async-signal-safe.
 
-use super::ThreadState;
+use super::OwnThread;
 use crate::futex_locks::FutexLock;
 use crate::locks::{Outcome, Wait};
 use crate::logical::agents::lock_waits;
 use crate::unwind::Registers;
 
-impl ThreadState {
+impl OwnThread {
     /// The thread begins to wait for a lock, by `begin`. `None` if there is no room for the wait.
     pub fn begin_lock_wait(&self, begin: impl FnOnce() -> Option<Wait>) -> Option<Wait> {
         self.abandon_lock_wait();
-        self.lock_wait.set(begin());
-        self.lock_wait.get()
+        self.own().lock_wait.set(begin());
+        self.own().lock_wait.get()
     }
 
     /// The lock for which the thread is about to wait on a futex, by the function that waits. `None`: for
     /// none, as far as is known.
     pub fn lock_of_futex(&self, registers: Registers, futex: usize) -> Option<FutexLock> {
         let mut busy = self.enter()?;
-        let wait = busy.recorder().find_frame(&registers, lock_waits::wait_at)?;
+        let wait = busy.find_frame(&registers, lock_waits::wait_at)?;
         Some(FutexLock::of_wait(wait, futex))
     }
 
     /// The wait is over.
     pub fn end_lock_wait(&self, wait: Wait, outcome: Outcome) {
-        if self.lock_wait.get() == Some(wait) {
-            self.lock_wait.set(None);
+        if self.own().lock_wait.get() == Some(wait) {
+            self.own().lock_wait.set(None);
             wait.end(outcome);
         }
     }
 
     /// Ends a wait that the thread has left.
     pub(super) fn abandon_lock_wait(&self) {
-        if let Some(wait) = self.lock_wait.take() {
+        if let Some(wait) = self.own().lock_wait.take() {
             wait.end(Outcome::Held);
         }
     }

@@ -5,7 +5,7 @@
 //! |---|---|
 //! | `registry` | all states; gives one to each thread |
 //! | `lifecycle` | the phases of a state, and their transitions |
-//! | `working` | whether the thread works |
+//! | `working`, `listing` | whether the thread works; its slot in the node's table |
 //! | `busy` | the thread inside the profiler, with its recorder |
 //! | `take` | takes a sample |
 //! | `tasking` | the tasks that the thread is in |
@@ -16,7 +16,15 @@
 //! | `end`, `fork` | completes a profile; resets states in a forked child |
 //! | `cpu_clock`, `own_stack` | the thread's CPU clock; the stacks of its handler and hooks |
 //!
-//! Async-signal-safe: [`current`], and the methods of [`ThreadState`] that say so.
+//! A thread has one state, of which two types show the parts: [`SharedThread`], atomics that all threads may
+//! use, and [`OwnThread`], the rest, which cannot leave its thread:
+//!
+//! ```compile_fail,E0277
+//! let own = hpcrun_core::threads::current();
+//! std::thread::spawn(move || own.map(|thread| thread.begin_wait()));
+//! ```
+//!
+//! Async-signal-safe: [`current`], and the methods that say so.
 
 mod busy;
 pub mod calls;
@@ -25,6 +33,7 @@ mod cpu_clock;
 mod end;
 mod fork;
 mod lifecycle;
+mod listing;
 mod locking;
 mod own_stack;
 mod registry;
@@ -34,12 +43,11 @@ mod tracking;
 mod working;
 
 pub use busy::Busy;
-pub use end::{FOREIGN_NS, UNSAMPLED_NS, forget_run_delays, run_delays};
+pub use end::run_delays;
 pub(crate) use lifecycle::wait_until;
 pub use own_stack::with_room;
 pub use registry::{
-    acquire, all, begin, begin_unnamed, by_cookie, count, live, quiescent, release,
-    wait_until_quiescent,
+    NewThread, acquire, all, begin, begin_unnamed, by_cookie, live, quiescent, wait_until_quiescent,
 };
 pub use take::{claim, signalled};
 
@@ -57,23 +65,26 @@ use crate::unwind::stack::StackSlot;
 use cpu_clock::CpuClock;
 use hpc_formats::loss::LossCause;
 use lifecycle::Lifecycle;
+use listing::Listing;
 use own_stack::{OwnStack, Spare};
 use std::cell::{Cell, UnsafeCell};
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::marker::PhantomData;
+use std::ops::Deref;
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, Ordering};
 use working::Working;
 
 /// The calling thread's state. Async-signal-safe.
 #[inline]
-pub fn current() -> Option<&'static ThreadState> {
+pub fn current() -> Option<OwnThread> {
     // SAFETY: states are never freed; the slot is null or points to this thread's state.
-    unsafe { thread_slot::get::<ThreadState>().as_ref() }
+    unsafe { thread_slot::get::<SharedThread>().as_ref().map(|shared| OwnThread::of(shared)) }
 }
 
-/// State of one thread. Only the thread itself (and its handler) uses the cells; other threads may read the
-/// atomics.
+/// What any thread may use of a thread's state.
 #[derive(Debug)]
-pub struct ThreadState {
-    next: AtomicPtr<ThreadState>,
+pub struct SharedThread {
+    next: AtomicPtr<SharedThread>,
     lifecycle: Lifecycle,
     /// Whether the thread belongs to this process, rather than only sharing its memory. `stop` disarms only
     /// timers of this process.
@@ -82,13 +93,8 @@ pub struct ThreadState {
     busy: AtomicBool,
     /// The handler is active in this thread.
     in_handler: AtomicBool,
-    /// The thread's waits and runtimes.
-    working: Working,
-    /// Number of rounds of the thread's key destructors so far.
-    destructor_rounds: Cell<usize>,
+    listing: &'static Listing,
     stack: StackSlot,
-    /// Creation context (thread ordinal, record index); zeros if unknown.
-    creation: Cell<(u32, u32)>,
     thread: AtomicU32,
     tid: AtomicU32,
     cpu: CpuClock,
@@ -98,24 +104,70 @@ pub struct ThreadState {
     spare_stack: Spare,
     /// Timer or perf event.
     pub source: Source,
-    recorder: UnsafeCell<Recorder>,
+    /// The thread's part in the critical path.
+    path: ThreadPath,
+    tally: Tally,
+    recorder: Guarded<Recorder>,
+    own: Guarded<Own>,
+}
+
+/// What only one thread at a time may use, as each use shows.
+#[derive(Debug)]
+struct Guarded<T>(UnsafeCell<T>);
+
+// SAFETY: `own` is used by the thread that has the state, through an `OwnThread`, which is not `Send`, and by
+// `begin_unnamed`, before there is one. `recorder` is used through `Busy`, which exists once in the thread,
+// and by whoever moves the state to phase `Closing` (`lifecycle`).
+unsafe impl<T> Sync for Guarded<T> {}
+
+/// What belongs to a thread from its beginning to its end.
+#[derive(Debug)]
+struct Own {
+    /// The thread's waits and runtimes.
+    working: Working,
+    /// Number of rounds of the thread's key destructors so far.
+    destructor_rounds: Cell<usize>,
     /// The innermost task that the thread is in; null: none.
     task: Cell<*const Task>,
     /// The lock that the thread waits for.
     lock_wait: Cell<Option<locks::Wait>>,
-    /// The thread's part in the critical path.
-    path: ThreadPath,
     /// The thread's call of a message-passing library.
     call: calls::Call,
     /// Samples that arrived during a capture.
     deferred: Deferred,
-    tally: Tally,
 }
 
-/// Number of samples that arrived in a thread without a state.
-pub static WITHOUT_STATE: AtomicU64 = AtomicU64::new(0);
+impl Own {
+    /// Of a thread that begins.
+    const fn fresh(listing: &'static Listing) -> Own {
+        Own {
+            working: Working::new(listing),
+            destructor_rounds: Cell::new(0),
+            task: Cell::new(ptr::null()),
+            lock_wait: Cell::new(None),
+            call: calls::Call::none(),
+            deferred: Deferred::new(),
+        }
+    }
+}
 
-impl ThreadState {
+/// The state of the calling thread: all that a thread may use of its own.
+#[derive(Clone, Copy, Debug)]
+pub struct OwnThread {
+    shared: &'static SharedThread,
+    stays: PhantomData<*const ()>,
+}
+
+impl Deref for OwnThread {
+    type Target = SharedThread;
+
+    #[inline]
+    fn deref(&self) -> &SharedThread {
+        self.shared
+    }
+}
+
+impl SharedThread {
     /// Whether the signal handler is active in the thread.
     pub fn is_in_handler(&self) -> bool {
         self.in_handler.load(Ordering::Relaxed)
@@ -139,53 +191,12 @@ impl ThreadState {
     /// Identifies the thread's own signals.
     #[inline]
     pub fn cookie(&self) -> u64 {
-        std::ptr::from_ref(self) as u64
+        ptr::from_ref(self) as u64
     }
 
     /// Whether the state belongs to the calling thread (and not to memory that is shared after `vfork`).
     pub fn is_own(&self) -> bool {
         refuses(libc::SYS_gettid) || self.tid() == system::thread_id()
-    }
-
-    /// Counts a round of the thread's key destructors, and returns its number.
-    pub fn count_destructor_round(&self) -> usize {
-        self.destructor_rounds.set(self.destructor_rounds.get() + 1);
-        self.destructor_rounds.get()
-    }
-
-    /// Registers the thread as a worker, idle at first, with its state byte in `state`, until
-    /// [`Self::leave_runtime`].
-    pub fn enter_runtime(&self, state: *const AtomicU8) {
-        self.working.enter(state);
-    }
-
-    /// Ends the registration of the worker with this state byte.
-    pub fn leave_runtime(&self, state: *const AtomicU8) {
-        self.working.leave(state);
-    }
-
-    /// Called when the thread begins to wait.
-    #[inline]
-    pub fn begin_wait(&self) {
-        self.working.begin_wait();
-    }
-
-    /// Called when the wait is over.
-    #[inline]
-    pub fn end_wait(&self) {
-        self.working.end_wait();
-    }
-
-    /// Called when the thread gives up its core, because it has nothing to do.
-    #[inline]
-    pub fn begin_yield(&self) {
-        self.working.begin_yield();
-    }
-
-    /// Called when the thread has its core again.
-    #[inline]
-    pub fn end_yield(&self) {
-        self.working.end_yield();
     }
 
     /// Counts a loss that is no sample. Async-signal-safe.
@@ -195,7 +206,7 @@ impl ThreadState {
 
     /// The identity of a new profile of this thread.
     fn identity(&self) -> Identity {
-        let (creator_thread, creator_node) = self.creation.get();
+        let (creator_thread, creator_node) = self.stack.creation();
         Identity {
             pid: 0,
             image: 0,
@@ -205,5 +216,62 @@ impl ThreadState {
             creator_thread,
             creator_node,
         }
+    }
+}
+
+impl OwnThread {
+    /// # Safety
+    /// The state must be the calling thread's.
+    #[inline]
+    const unsafe fn of(shared: &'static SharedThread) -> OwnThread {
+        OwnThread { shared, stays: PhantomData }
+    }
+
+    #[inline]
+    fn own(&self) -> &Own {
+        // SAFETY: this thread's own part, which is replaced only while the thread has no `OwnThread`.
+        unsafe { &*self.shared.own.0.get() }
+    }
+
+    /// Counts a round of the thread's key destructors, and returns its number.
+    pub fn count_destructor_round(&self) -> usize {
+        let rounds = &self.own().destructor_rounds;
+        rounds.set(rounds.get() + 1);
+        rounds.get()
+    }
+
+    /// Registers the thread as a worker, idle at first, with its state byte in `state`, until
+    /// [`Self::leave_runtime`].
+    pub fn enter_runtime(&self, state: *const AtomicU8) {
+        self.own().working.enter(state);
+    }
+
+    /// Ends the registration of the worker with this state byte.
+    pub fn leave_runtime(&self, state: *const AtomicU8) {
+        self.own().working.leave(state);
+    }
+
+    /// Called when the thread begins to wait.
+    #[inline]
+    pub fn begin_wait(&self) {
+        self.own().working.begin_wait();
+    }
+
+    /// Called when the wait is over.
+    #[inline]
+    pub fn end_wait(&self) {
+        self.own().working.end_wait();
+    }
+
+    /// Called when the thread gives up its core, because it has nothing to do.
+    #[inline]
+    pub fn begin_yield(&self) {
+        self.own().working.begin_yield();
+    }
+
+    /// Called when the thread has its core again.
+    #[inline]
+    pub fn end_yield(&self) {
+        self.own().working.end_yield();
     }
 }

@@ -4,7 +4,7 @@
 //! Invariant of the second: who takes it has it alone until it is put back. A handler of the program that
 //! interrupts the hook, and calls another, finds none and maps one more.
 
-use super::ThreadState;
+use super::OwnThread;
 use crate::arch::{call_on_stack, stack_pointer};
 use crate::memory::{self, PAGE};
 use std::ffi::c_void;
@@ -76,7 +76,7 @@ pub fn with_room<R>(act: impl FnOnce() -> R) -> R {
 }
 
 #[cold]
-fn on_own_stack<R, F: FnOnce() -> R>(thread: &ThreadState, act: F) -> R {
+fn on_own_stack<R, F: FnOnce() -> R>(thread: OwnThread, act: F) -> R {
     // A child of `vfork` has its parent's state, but the parent waits meanwhile. A thread without
     // thread-local storage of its own has it, too, and the parent does not.
     let spare = thread.is_own().then_some(&thread.spare_stack);

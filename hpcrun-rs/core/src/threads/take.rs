@@ -3,7 +3,7 @@
 //!
 //! Async-signal-safe.
 
-use super::{ThreadState, by_cookie, current};
+use super::{OwnThread, by_cookie, current};
 use crate::activity::Charge;
 use crate::config::Event;
 use crate::image;
@@ -14,7 +14,7 @@ use hpc_formats::loss::LossCause;
 /// The thread that a signal is a sample of; for other signals, the calling thread. The thread may share the
 /// thread-local storage of another thread or process, or have none.
 #[inline]
-pub fn signalled(info: &libc::siginfo_t) -> Option<&'static ThreadState> {
+pub fn signalled(info: &libc::siginfo_t) -> Option<OwnThread> {
     let (here, named) = (current(), source::cookie_of(info));
     if here.is_some_and(|thread| Some(thread.cookie()) == named) {
         return here;
@@ -24,10 +24,7 @@ pub fn signalled(info: &libc::siginfo_t) -> Option<&'static ThreadState> {
 
 /// Says what a signal is, and whose.
 #[inline]
-pub fn claim(
-    info: &libc::siginfo_t,
-    context: &libc::ucontext_t,
-) -> (Claim, Option<&'static ThreadState>) {
+pub fn claim(info: &libc::siginfo_t, context: &libc::ucontext_t) -> (Claim, Option<OwnThread>) {
     let thread = signalled(info);
     let claim = match (thread, source::cookie_of(info)) {
         (Some(thread), _) => thread.source.claim(info, context, thread.cookie()),
@@ -37,7 +34,7 @@ pub fn claim(
     (claim, thread)
 }
 
-impl ThreadState {
+impl OwnThread {
     /// Takes a sample of the calling thread.
     #[inline]
     pub fn take(&self, sample: &Sample) {
@@ -48,7 +45,7 @@ impl ThreadState {
         let verdict = match self.is_idle(sample) {
             true => Verdict::Idle,
             false => {
-                self.working.prepare_charge();
+                self.own().working.prepare_charge();
                 busy.walk(&sample.registers)
             }
         };
@@ -65,10 +62,10 @@ impl ThreadState {
     fn defer(&self, sample: &Sample) {
         let values = || Values::of(sample, Charge::default());
         if self.is_idle(sample) {
-            self.working.idles(sample.now);
+            self.own().working.idles(sample.now);
             (&self.tally).idle(&values());
-        } else if self.deferred.is_open() {
-            self.deferred.add(sample, self.charge(sample));
+        } else if self.own().deferred.is_open() {
+            self.own().deferred.add(sample, self.charge(sample));
         } else {
             (&self.tally).lost(&values(), LossCause::Reentered);
         }
@@ -79,7 +76,7 @@ impl ThreadState {
     pub fn is_idle(&self, sample: &Sample) -> bool {
         // A CPU-time sample shows that the thread runs, even if it is flagged as waiting. A thread that
         // yields has nothing to do.
-        let working = &self.working;
+        let working = &self.own().working;
         working.is_idle_worker()
             || working.is_paused()
             || working.is_yielding()
@@ -91,6 +88,6 @@ impl ThreadState {
     /// The charge of a sample that finds the thread working.
     #[inline]
     pub fn charge(&self, sample: &Sample) -> Charge {
-        self.working.charge(sample.now, sample.time())
+        self.own().working.charge(sample.now, sample.time())
     }
 }

@@ -5,16 +5,16 @@
 //!
 //! Async-signal-safe: a sample may arrive at any point.
 
-use super::ThreadState;
+use super::OwnThread;
 use crate::tasks::Task;
 use std::ptr;
 use std::sync::atomic::{Ordering, compiler_fence};
 
-impl ThreadState {
+impl OwnThread {
     /// The innermost task; null: none.
     #[inline]
     pub fn task(&self) -> *const Task {
-        self.task.get()
+        self.own().task.get()
     }
 
     /// The thread, which this is, begins a task. It is in none of the pauses around the task.
@@ -23,35 +23,35 @@ impl ThreadState {
     /// The record must stay where it is until [`Self::end_task`].
     #[inline]
     pub unsafe fn begin_task(&self, task: &Task) {
-        task.begin(self.task.get(), self.working.pauses());
+        task.begin(self.own().task.get(), self.own().working.pauses());
         compiler_fence(Ordering::Release);
-        self.task.set(ptr::from_ref(task));
-        self.working.set_pauses(0);
+        self.own().task.set(ptr::from_ref(task));
+        self.own().working.set_pauses(0);
     }
 
     /// The thread ends a task, with all that began in it.
     #[inline]
     pub fn end_task(&self, task: &Task) {
-        self.working.set_pauses(task.pauses());
-        self.task.set(task.outer());
+        self.own().working.set_pauses(task.pauses());
+        self.own().task.set(task.outer());
         compiler_fence(Ordering::Release);
     }
 
     /// The thread begins to wait in its runtime.
     #[inline]
     pub fn begin_pause(&self) {
-        self.working.set_pauses(self.working.pauses() + 1);
+        self.own().working.set_pauses(self.own().working.pauses() + 1);
     }
 
     /// The wait is over.
     #[inline]
     pub fn end_pause(&self) {
-        self.working.set_pauses(self.working.pauses().saturating_sub(1));
+        self.own().working.set_pauses(self.own().working.pauses().saturating_sub(1));
     }
 
     /// Whether the thread waits in its runtime.
     #[inline]
     pub fn is_paused(&self) -> bool {
-        self.working.is_paused()
+        self.own().working.is_paused()
     }
 }

@@ -2,15 +2,15 @@
 //!
 //! Not async-signal-safe. Samples may arrive at any point.
 
-use super::ThreadState;
 use super::lifecycle::wait_until;
+use super::{OwnThread, SharedThread};
 use crate::activity;
 use crate::path::{self, ThreadPath, Tracked};
 use crate::unwind::Registers;
 use critical_path::{Site, Strand};
 use hpcrun_abi::{CountedSite, RuntimeTable, SITE_CONTEXT, TaskHeader};
 
-impl ThreadState {
+impl OwnThread {
     /// The thread's part, for what is no event of its own.
     #[inline]
     pub fn path(&self) -> &ThreadPath {
@@ -79,7 +79,9 @@ impl ThreadState {
     pub fn publish_so_far(&self) {
         self.path.with(|tracked| tracked.thread.publish(Site(0)));
     }
+}
 
+impl SharedThread {
     /// The thread's strand counts as ended, since the process ends. Called when tracking is over.
     pub fn publish_path(&self) {
         if self.is_own() {

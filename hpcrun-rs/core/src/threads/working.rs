@@ -8,22 +8,18 @@
 //!
 //! Async-signal-safe, except [`Working::begin`] and [`Working::end`].
 
-use crate::activity::{self, Charge, MAX_RUNTIMES, Slot, State};
+use super::listing::Listing;
+use crate::activity::{self, Charge, MAX_RUNTIMES, State};
 use crate::arch::{counter, stack_pointer};
 use hpcrun_abi::WORKER_IDLE;
 use std::cell::Cell;
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
 
 /// The waits and runtimes of one thread. Only the thread and its handler use it.
 #[derive(Debug)]
 pub(super) struct Working {
-    /// The thread's slot; null: `unlisted`.
-    slot: AtomicPtr<Slot>,
-    /// The thread's slot if the node's table is full.
-    unlisted: Slot,
-    /// Whether the thread contributes to the counts; false once the process is about to end.
-    counts: AtomicBool,
+    listing: &'static Listing,
     /// State bytes of the runtimes whose worker the thread is; the used entries come first.
     workers: [AtomicPtr<AtomicU8>; MAX_RUNTIMES],
     /// Number of nested waits that the thread is in.
@@ -79,11 +75,9 @@ impl Yields {
 }
 
 impl Working {
-    pub(super) const fn new() -> Self {
+    pub(super) const fn new(listing: &'static Listing) -> Self {
         Working {
-            slot: AtomicPtr::new(ptr::null_mut()),
-            unlisted: Slot::new(),
-            counts: AtomicBool::new(false),
+            listing,
             workers: [const { AtomicPtr::new(ptr::null_mut()) }; MAX_RUNTIMES],
             waiting: Cell::new(0),
             waits_at: Cell::new(0),
@@ -95,20 +89,7 @@ impl Working {
 
     /// A thread with this kernel id begins at `now`, in state `Working`.
     pub(super) fn begin(&self, tid: u32, now: u64) {
-        for worker in &self.workers {
-            worker.store(ptr::null_mut(), Ordering::Relaxed);
-        }
-        self.waiting.set(0);
-        self.pauses.set(0);
-        self.yielding.set(false);
-        self.take_slot(tid, now);
-    }
-
-    fn take_slot(&self, tid: u32, now: u64) {
-        let listed = activity::acquire(tid, now);
-        let slot = listed.map_or(ptr::null_mut(), |slot| ptr::from_ref(slot).cast_mut());
-        self.slot.store(slot, Ordering::Release);
-        self.counts.store(true, Ordering::Relaxed);
+        self.listing.enter(tid, now);
         self.move_to(match self.waiting.get() {
             0 => self.works_as(),
             _ => self.waits_as(),
@@ -119,14 +100,8 @@ impl Working {
     pub(super) fn renew(&self, tid: u32, now: u64) {
         let counted = self.runtimes().filter(|state| *state != WORKER_IDLE);
         activity::enter_child(counted.count() as i32);
-        self.leave_slot();
-        self.take_slot(tid, now);
-    }
-
-    /// In a forked child: forgets the slot, which belongs to a thread of the parent.
-    pub(super) fn leave_slot(&self) {
-        self.slot.store(ptr::null_mut(), Ordering::Release);
-        self.unlisted.forget();
+        self.listing.forget();
+        self.begin(tid, now);
     }
 
     /// The thread ends at `now`; frees its slot. A runtime that does not know that its working worker ended
@@ -134,34 +109,16 @@ impl Working {
     pub(super) fn end(&self, now: u64) {
         let counted = self.runtimes().filter(|state| *state != WORKER_IDLE);
         activity::discount(counted.count() as i32);
-        self.stop(now);
-        self.slot().release();
-        self.slot.store(ptr::null_mut(), Ordering::Release);
-    }
-
-    /// Removes the thread from the counts, because the process is about to end. It keeps its slot.
-    pub(super) fn stop(&self, now: u64) {
-        if self.counts.swap(false, Ordering::Relaxed) {
-            activity::end(self.slot(), now);
-        }
-    }
-
-    #[inline]
-    fn slot(&self) -> &Slot {
-        // SAFETY: null, or a slot of the node's table, which is never unmapped.
-        unsafe { self.slot.load(Ordering::Relaxed).as_ref() }.unwrap_or(&self.unlisted)
+        self.listing.leave(now);
     }
 
     #[inline]
     fn move_to(&self, state: State) {
-        if !self.counts.load(Ordering::Relaxed) {
-            return;
-        }
-        let runtimes = match self.is_worker() {
+        let runtimes = || match self.is_worker() {
             true => self.runtimes().count() as u8,
             false => 0,
         };
-        self.slot().move_to(state, runtimes);
+        self.listing.move_to(state, runtimes);
     }
 
     #[inline]
@@ -204,7 +161,7 @@ impl Working {
         let was_paused = self.pauses.replace(count) > 0;
         if was_paused != self.is_paused() && self.waiting.get() == 0 {
             if was_paused {
-                self.slot().begin_anew();
+                self.listing.slot().begin_anew();
             }
             self.move_to(self.works_as());
         }
@@ -251,7 +208,8 @@ impl Working {
 
     /// Whether a long jump has left the wait: its frame is gone, or a sample found the thread running.
     fn was_left(&self, here: usize) -> bool {
-        here > self.waits_at.get() || (!self.is_paused() && self.slot().state() == self.works_as())
+        here > self.waits_at.get()
+            || (!self.is_paused() && self.listing.slot().state() == self.works_as())
     }
 
     #[inline]
@@ -275,7 +233,7 @@ impl Working {
         let depth = self.waiting.get();
         self.waiting.set(depth.saturating_sub(1));
         if depth == 1 {
-            self.slot().begin_anew();
+            self.listing.slot().begin_anew();
             self.move_to(self.works_as());
         }
     }
@@ -285,7 +243,7 @@ impl Working {
     pub(super) fn begin_yield(&self) {
         self.yielding.set(true);
         self.yields.begin();
-        let spins = matches!(self.slot().state(), State::Spinning | State::Yielding);
+        let spins = matches!(self.listing.slot().state(), State::Spinning | State::Yielding);
         self.yields.in_spin.set(spins);
         self.begin_wait();
     }
@@ -335,19 +293,19 @@ impl Working {
     /// Prefetches the memory that `charge` reads.
     #[inline]
     pub(super) fn prepare_charge(&self) {
-        activity::prepare(self.slot());
+        activity::prepare(self.listing.slot());
     }
 
     /// Charges a sample at `now` that stands for `stands_for` nanoseconds of work.
     #[inline]
     pub(super) fn charge(&self, now: u64, stands_for: u64) -> Charge {
-        activity::charge(self.slot(), now, stands_for)
+        activity::charge(self.listing.slot(), now, stands_for)
     }
 
     /// A sample at `now` found the thread running but idle: in its scheduling loop, or in a spinning wait.
     #[inline]
     pub(super) fn idles(&self, now: u64) {
-        activity::spin(self.slot(), now);
+        activity::spin(self.listing.slot(), now);
     }
 }
 

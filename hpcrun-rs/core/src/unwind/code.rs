@@ -4,9 +4,10 @@
 //! Async-signal-safe.
 
 use super::callee::Method;
+use super::cfi;
 use super::instructions;
 use super::loadmap::{self, Snapshot};
-use super::{cfi, stack};
+use crate::system;
 
 /// Bytes that are copied at once.
 const WINDOW: usize = 512;
@@ -33,7 +34,7 @@ impl Window {
     fn at(&mut self, address: u64) -> Option<&[u8]> {
         let from = address.wrapping_sub(self.start) as usize;
         if from >= self.len || (self.len == WINDOW && from + LONGEST > WINDOW) {
-            self.len = stack::copy(address, &mut self.bytes);
+            self.len = system::copy(address, &mut self.bytes);
             self.start = address;
             return (self.len > 0).then_some(&self.bytes[..self.len]);
         }

@@ -4,7 +4,6 @@
 //! Async-signal-safe.
 
 use super::read_log::ReadLog;
-use crate::sandbox::refuses;
 use crate::system;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
@@ -55,32 +54,12 @@ impl Window {
         }
         let mut bytes = [0; WINDOW_WORDS * 8];
         self.start = address;
-        self.len = copy(address, &mut bytes) / 8;
+        self.len = system::copy(address, &mut bytes) / 8;
         for (word, eight) in self.words.iter_mut().zip(bytes.chunks_exact(8)) {
             *word = u64::from_le_bytes(eight.try_into().unwrap_or_default());
         }
         (self.len > 0).then(|| self.words[0])
     }
-}
-
-/// Copies memory of the process from an address on, and returns how many bytes could be read.
-pub(super) fn copy(address: u64, to: &mut [u8]) -> usize {
-    if refuses(libc::SYS_process_vm_readv) || refuses(libc::SYS_getpid) {
-        return 0;
-    }
-    let local = libc::iovec { iov_base: to.as_mut_ptr().cast(), iov_len: to.len() };
-    // One part a page: a part is read as a whole or not at all.
-    let first = (PAGE - (address % PAGE)).min(to.len() as u64);
-    let second = to.len() as u64 - first;
-    let part = |from: u64, len: u64| libc::iovec {
-        iov_base: from as *mut libc::c_void,
-        iov_len: len as usize,
-    };
-    let remote = [part(address, first), part(address.wrapping_add(first), second)];
-    // SAFETY: the kernel checks the remote range. It writes at most `to.len()` bytes into `to`, which we
-    // borrow mutably.
-    let n = unsafe { libc::process_vm_readv(libc::getpid(), &local, 1, remote.as_ptr(), 2, 0) };
-    n.max(0) as usize
 }
 
 const PAGE: u64 = crate::memory::PAGE as u64;
@@ -262,8 +241,15 @@ impl StackSlot {
 
     /// Marks this stack as the one that the program starts on.
     pub fn set_main(&self) {
+        self.set_creation((0, 0));
         self.is_main.store(true, Ordering::Relaxed);
         DIRECTORY.epoch.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Creation context of its thread.
+    pub fn creation(&self) -> (u32, u32) {
+        let packed = self.creation.load(Ordering::Relaxed);
+        ((packed >> 32) as u32, packed as u32)
     }
 
     fn set_creation(&self, (thread, node): (u32, u32)) {

@@ -3,7 +3,7 @@
 //! the one that the caller's module depends on. So do we, by the call's return address.
 
 use crate::real::real;
-use hpcrun_core::threads::{self, ThreadState};
+use hpcrun_core::threads;
 use std::ffi::{CStr, c_int, c_void};
 use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -98,7 +98,7 @@ impl Entry {
 /// The return address of the region or task that the thread is in: its function has ended in a jump, so that
 /// the call seems to come from us.
 fn region_call() -> usize {
-    let task = threads::current().map_or(ptr::null(), ThreadState::task);
+    let task = threads::current().map_or(ptr::null(), |thread| thread.task());
     // SAFETY: null, or the record of a task that this thread is in.
     unsafe { task.as_ref() }.map_or(0, |task| task.id.get())
 }

@@ -13,7 +13,7 @@ use super::copies::{Entry, Function};
 use super::{captured, creation_by, site};
 use hpc_formats::process::DirectiveKind;
 use hpcrun_core::tasks::{Boundary, Context, Task};
-use hpcrun_core::threads::{self, ThreadState};
+use hpcrun_core::threads::{self, OwnThread};
 use hpcrun_core::unwind::Registers;
 use hpcrun_core::{directives, session};
 use std::cell::Cell;
@@ -64,7 +64,7 @@ pub(crate) unsafe fn call(
 
 /// The calling thread, if it is to observe a function of the runtime.
 #[inline]
-fn observed(function: Function) -> Option<&'static ThreadState> {
+fn observed(function: Function) -> Option<OwnThread> {
     threads::current().filter(|_| !function.tells && session::is_running())
 }
 
@@ -154,7 +154,7 @@ struct Region {
 
 impl Region {
     unsafe fn new(
-        thread: &ThreadState,
+        thread: OwnThread,
         arguments: Arguments,
         context: Context,
         from: usize,

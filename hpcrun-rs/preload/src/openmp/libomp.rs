@@ -8,7 +8,7 @@ use super::{captured, creation_by};
 use crate::start;
 use hpc_formats::process::DirectiveKind;
 use hpcrun_core::tasks::{Boundary, Context, Task};
-use hpcrun_core::threads::{self, ThreadState};
+use hpcrun_core::threads::{self, OwnThread};
 use hpcrun_core::unwind::Registers;
 use hpcrun_core::{directives, session};
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
@@ -120,7 +120,7 @@ unsafe extern "C" fn finalize(_: Data) {}
 /// A thread of the runtime, which waits until it has a task. Its creator has waited, so it does already.
 unsafe extern "C" fn begin_thread(kind: c_int, _: Data) {
     const WORKER: c_int = 2;
-    let waits = |thread: &&ThreadState| kind == WORKER && !thread.is_paused();
+    let waits = |thread: &OwnThread| kind == WORKER && !thread.is_paused();
     if let Some(thread) = threads::current().filter(waits) {
         thread.begin_pause();
     }
@@ -201,7 +201,7 @@ unsafe extern "C" fn implicit_task(
 }
 
 /// Begins a task on the calling thread.
-unsafe fn begin(thread: &ThreadState, task: Data, context: Context, boundary: Boundary) {
+unsafe fn begin(thread: OwnThread, task: Data, context: Context, boundary: Boundary) {
     let record = Box::into_raw(Box::new(Task::new(context, boundary, true)));
     // SAFETY: the record lives until `end`.
     unsafe {
@@ -211,7 +211,7 @@ unsafe fn begin(thread: &ThreadState, task: Data, context: Context, boundary: Bo
 }
 
 /// Ends a task, if the thread is in it.
-unsafe fn end(thread: &ThreadState, task: Data) {
+unsafe fn end(thread: OwnThread, task: Data) {
     let record = thread.task();
     // SAFETY: null, or the innermost record, which `begin` has made if it is this task's.
     unsafe {
@@ -301,7 +301,7 @@ unsafe extern "C" fn schedule_task(prior: Data, status: c_int, next: Data) {
     }
 }
 
-unsafe fn switch(thread: &ThreadState, next: Data) {
+unsafe fn switch(thread: OwnThread, next: Data) {
     // SAFETY: the innermost record and the one around it, or null; the word of the next task.
     unsafe {
         let current = thread.task().as_ref();

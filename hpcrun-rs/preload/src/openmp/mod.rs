@@ -20,14 +20,14 @@ pub(crate) use copies::forget;
 use hpc_formats::process::DirectiveKind;
 use hpcrun_core::directives;
 use hpcrun_core::tasks::Context;
-use hpcrun_core::threads::ThreadState;
+use hpcrun_core::threads::OwnThread;
 use hpcrun_core::unwind::Registers;
 use hpcrun_core::unwind::registers::number;
 
 /// The context of a task that the calling thread creates here, and whether it is its own. Where tasks are too
 /// many to capture each, it is that of the task that creates it, which is the region's.
 #[inline(always)] // the registers are those of the caller
-pub(crate) fn creation(thread: &ThreadState) -> (Context, bool) {
+pub(crate) fn creation(thread: OwnThread) -> (Context, bool) {
     match rate::allows() {
         true => (captured(thread, Registers::here()), true),
         // SAFETY: null, or the record of a task that this thread is in.
@@ -40,14 +40,14 @@ pub(crate) fn creation(thread: &ThreadState) -> (Context, bool) {
 
 /// As [`creation`], for a directive whose call returns to `from`, which is counted.
 #[inline(always)] // as above
-fn creation_by(thread: &ThreadState, from: usize, kind: DirectiveKind) -> Context {
+fn creation_by(thread: OwnThread, from: usize, kind: DirectiveKind) -> Context {
     let (context, is_own) = creation(thread);
     directives::count(thread, from, kind, !is_own);
     context
 }
 
 /// The calling thread's context at these registers.
-pub(crate) fn captured(thread: &ThreadState, registers: Registers) -> Context {
+pub(crate) fn captured(thread: OwnThread, registers: Registers) -> Context {
     match crate::events::keeping_errno(|| thread.capture(registers)) {
         Some((thread, node)) => Context::Captured { thread, node },
         None => Context::Unknown,
@@ -55,7 +55,7 @@ pub(crate) fn captured(thread: &ThreadState, registers: Registers) -> Context {
 }
 
 /// The place with these registers, in the calling thread's tasks.
-fn site(thread: &ThreadState, registers: Registers) -> Context {
+fn site(thread: OwnThread, registers: Registers) -> Context {
     let fp = registers.get(number::RBP).unwrap_or(0);
     let tasks = thread.task();
     Context::Site { registers: [registers.ip(), registers.sp(), fp], tasks }

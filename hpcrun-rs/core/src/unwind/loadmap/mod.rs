@@ -5,7 +5,7 @@
 //! up with glibc's lock-free `_dl_find_object`. During a `dlclose` no cached information is used
 //! ([`is_stable`]).
 //!
-//! Async-signal-safe: [`current`], [`is_stable`], [`locate`], [`code_at`], [`is_entry_code`]. Not:
+//! Async-signal-safe: [`Pinned`], [`is_stable`], [`locate`], [`code_at`], [`is_entry_code`]. Not:
 //! [`refresh`].
 
 mod module;
@@ -70,15 +70,23 @@ static VERSION: AtomicU64 = AtomicU64::new(0);
 static ENTRY: AtomicU64 = AtomicU64::new(0);
 static INTERPRETER: AtomicU64 = AtomicU64::new(u64::MAX);
 
-/// The current snapshot; `None` before the first [`refresh`].
-///
-/// The reference is valid while the calling thread is marked busy (see `threads`): [`refresh`] frees a
-/// replaced snapshot only when no thread is busy.
-#[inline]
-pub fn current() -> Option<&'static Snapshot> {
-    // SAFETY: `refresh` publishes the snapshot with Release ordering, and frees it only at quiescence
-    // (above).
-    unsafe { CURRENT.load(Ordering::Acquire).as_ref() }
+/// While this lives, [`refresh`] frees no snapshot.
+#[derive(Debug)]
+pub struct Pinned(());
+
+impl Pinned {
+    /// # Safety
+    /// As long as it lives, `quiescent` must be false in [`refresh`], or nobody may call it.
+    pub const unsafe fn new() -> Pinned {
+        Pinned(())
+    }
+
+    /// The current snapshot; `None` before the first [`refresh`].
+    #[inline]
+    pub fn snapshot(&self) -> Option<&Snapshot> {
+        // SAFETY: `refresh` publishes the snapshot with Release ordering, and does not free it (above).
+        unsafe { CURRENT.load(Ordering::Acquire).as_ref() }
+    }
 }
 
 /// Reads the current snapshot in a thread that is not busy; the writer's lock keeps the snapshot alive.
@@ -87,7 +95,8 @@ pub fn current() -> Option<&'static Snapshot> {
 pub fn with_current<T>(read: impl FnOnce(&Snapshot) -> T) -> Option<T> {
     for _ in 0..1000 {
         if let Ok(_writer) = WRITER.try_lock() {
-            return current().map(read);
+            // SAFETY: `refresh` frees with the lock held.
+            return unsafe { Pinned::new() }.snapshot().map(read);
         }
         system::sleep(100_000);
     }
@@ -369,7 +378,9 @@ pub fn refresh(quiescent: impl FnOnce() -> bool) -> Changes {
         STALE.store(true, Ordering::Relaxed);
         return Changes::default();
     };
-    let old = current();
+    // SAFETY: the lock is held, and what is retired below is not used any more when it is freed.
+    let pinned = unsafe { Pinned::new() };
+    let old = pinned.snapshot();
     let invalid = INVALID.swap(false, Ordering::AcqRel);
     if !invalid && old.is_some_and(|s| s.version >= version) {
         return Changes::default();
@@ -387,7 +398,7 @@ pub fn refresh(quiescent: impl FnOnce() -> bool) -> Changes {
     std::sync::atomic::fence(Ordering::SeqCst);
     if quiescent() {
         // What handlers have found since the ids were assigned; the next refresh would not ask for it.
-        if let Some(now) = current() {
+        if let Some(now) = pinned.snapshot() {
             for m in &now.modules {
                 changes.add_ids(m, pending::take(generation, m.start, m.bias));
             }
@@ -444,7 +455,9 @@ mod tests {
     fn an_id_that_a_handler_draws_late_is_written_by_the_next_refresh() {
         refresh(|| true);
         let (generation, module) = {
-            let snapshot = current().expect("just taken");
+            // SAFETY: this test alone refreshes.
+            let pinned = unsafe { Pinned::new() };
+            let snapshot = pinned.snapshot().expect("just taken");
             (snapshot.generation, snapshot.modules[0].clone())
         };
         invalidate();
