@@ -37,6 +37,13 @@ numbered! {
         NoTimer = 13, "no-timer";
         /// The profile file could not be made or opened.
         NoFile = 14, "no-file";
+        /// The walk of the stack took too long.
+        TooLong = 15, "partial:too-long";
+        /// Time for which samples were held back: signals blocked, or the timer off. Its place is unknown.
+        HeldBack = 16, "partial:held-back";
+        /// Not lost: other samples stand for it. Each sample took too much of the thread's time, so that
+        /// there were fewer.
+        SlowSamples = 17, "slow-samples";
     }
 }
 
@@ -44,6 +51,11 @@ impl LossCause {
     /// Whether the sample is still in the tree, under a partial root.
     pub fn is_partial(self) -> bool {
         self.name().starts_with("partial:")
+    }
+
+    /// Whether the sample is in no tree.
+    pub fn is_lost(self) -> bool {
+        !self.is_partial() && self != LossCause::SlowSamples
     }
 }
 

@@ -158,6 +158,7 @@ fn build_c() {
         ("static", &["-static"]),
         ("ends", &["-pthread"]),
         ("house", &["-pthread"]),
+        ("bounds", &["-pthread"]),
         ("own_names", &["-pthread", "-fno-builtin"]),
         ("unloads", &["-pthread"]),
         ("early.so", &["-shared", "-fPIC", "-pthread", "-DLIBRARY"]),

@@ -2,6 +2,7 @@
 //! `cargo test -p hpcrun-tests --test end_to_end -- oracle::` runs one.
 
 mod actors;
+mod bounds;
 mod children;
 mod damage;
 mod deep_paths;

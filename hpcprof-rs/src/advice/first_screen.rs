@@ -213,10 +213,16 @@ impl Screen<'_> {
         }
         if self.run.rooted_percent() < LEAST_ROOTED {
             let lost = one_line(&quality::lost(self.run));
+            let held_back = self.run.lost_ns.get(quality::HELD_BACK).copied().unwrap_or(0);
+            let remedy = match held_back > self.run.lost_ns.values().sum::<i64>() / 2 {
+                true => {
+                    "signals were blocked by a system call of the program's own, or perf was off"
+                }
+                false => "build with frame or unwind information and measure again",
+            };
             return writeln!(
                 out,
-                "no verdict: fewer than {LEAST_ROOTED:.0} % of the samples are rooted ({lost}); \
-                 build with frame or unwind information and measure again\n",
+                "no verdict: fewer than {LEAST_ROOTED:.0} % of the samples are rooted ({lost}); {remedy}\n",
             );
         }
         let rows = rows(self.view, self.catalogue, self.thresholds);

@@ -4,9 +4,12 @@
 use crate::catalogue::metrics::sum;
 use crate::catalogue::statistics::Statistics;
 use crate::render::numbers::{percent, seconds};
+use hpc_formats::loss::LossCause;
 
 /// Missing times that are listed.
 const LISTED: usize = 4;
+/// The cause of time without samples.
+pub const HELD_BACK: &str = LossCause::HeldBack.name();
 /// Hosts that are named.
 const HOSTS: usize = 8;
 /// Share of the wall time from which unattributed wait forbids verdicts, percent.
@@ -164,7 +167,12 @@ fn missing(run: &Statistics) -> Vec<String> {
 /// Lost and partial samples by cause, as in `tree-full 2`.
 pub fn lost(run: &Statistics) -> String {
     let lost = run.lost.iter().filter(|(_, n)| **n > 0);
-    let lost: Vec<String> = lost.map(|(cause, n)| format!("{cause} {n}")).collect();
+    let text = |(cause, n): (&String, &i64)| match run.lost_ns.get(cause) {
+        // One such sample stands for any time.
+        Some(time) if cause == HELD_BACK => format!("{cause} {} s", seconds(*time)),
+        _ => format!("{cause} {n}"),
+    };
+    let lost: Vec<String> = lost.map(text).collect();
     lost.join(", ")
 }
 

@@ -29,6 +29,18 @@ pub fn process(
     if let Some(text) = coarse_rate(&start) {
         warnings.add(text);
     }
+    let is_slow = |h: &&Header| {
+        let mut slow = h.losses.iter().filter(|(cause, _)| *cause == LossCause::SlowSamples);
+        slow.any(|(_, n)| n.saturating_mul(20) > h.weight)
+    };
+    if let Some(first) = headers().find(is_slow) {
+        let n = headers().filter(is_slow).count();
+        warnings.add(format!(
+            "{n} threads of process {}, first `{}`, have fewer samples than asked for: each took more than a \
+             twentieth of the time between two (deep stacks); they are weighted, so totals are right",
+            start.pid, first.name
+        ));
+    }
     let is_another_user = file.is_some_and(|f| f.unprofiled.iter().any(|u| u.reason == USER));
     if file.is_some() && end.is_none() && !is_another_user {
         warnings.add(format!(
@@ -72,7 +84,7 @@ pub fn process(
     let of_threads = headers().map(|h| (&h.losses, distance(h)));
     let of_process = end.iter().map(|e| (&e.losses, start.period_ns));
     for (losses, each) in of_threads.chain(of_process) {
-        for (cause, samples) in losses.iter().filter(|(cause, _)| !cause.is_partial()) {
+        for (cause, samples) in losses.iter().filter(|(cause, _)| cause.is_lost()) {
             let loss = Loss { samples: *samples, nanoseconds: samples.saturating_mul(each) };
             experiment.add_loss(index, cause.name(), loss);
         }
@@ -98,7 +110,7 @@ pub fn process(
 
 /// Samples that are in no tree.
 pub(super) fn lost(losses: &[(LossCause, u64)]) -> u64 {
-    let lost = losses.iter().filter(|(cause, _)| !cause.is_partial());
+    let lost = losses.iter().filter(|(cause, _)| cause.is_lost());
     lost.map(|(_, n)| *n).fold(0, u64::saturating_add)
 }
 

@@ -94,6 +94,17 @@ pub fn clock(id: libc::clockid_t) -> u64 {
     (t.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(t.tv_nsec as u64)
 }
 
+/// The time that the kernel has worked for the calling thread, nanoseconds.
+pub fn time_in_kernel() -> Option<u64> {
+    // SAFETY: zeros are a valid `rusage`.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    let arguments = [libc::RUSAGE_THREAD as usize, &raw mut usage as usize, 0, 0, 0];
+    // SAFETY: the kernel writes `usage`, which outlives the call.
+    let is_known = unsafe { call(libc::SYS_getrusage, arguments) } == 0;
+    let libc::timeval { tv_sec, tv_usec } = usage.ru_stime;
+    is_known.then_some(tv_sec as u64 * 1_000_000_000 + tv_usec as u64 * 1000)
+}
+
 /// Copies memory of the process from an address on, and returns how many bytes could be read.
 pub fn copy(address: u64, to: &mut [u8]) -> usize {
     if refuses(libc::SYS_process_vm_readv) || refuses(libc::SYS_getpid) {

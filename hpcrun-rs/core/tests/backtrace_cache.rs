@@ -214,3 +214,35 @@ fn an_unregistered_stack_invalidates_the_cache() {
     // Another test may unregister its stack and empty the cache, but not in every round.
     assert!(shared_before > 0);
 }
+
+/// Goes down to a depth of 100,000 calls, and walks there and on the way back.
+#[inline(never)]
+fn deep(walker: &mut Walker, depth: u32, most: &mut usize) {
+    if depth > 0 {
+        deep(walker, depth - 1, most);
+    }
+    if depth % 10_000 == 0 {
+        let (root, notes, outer) = walker.walk(Registers::here(), false);
+        assert_eq!(root, PathRoot::Entry);
+        assert!(notes.len() + outer > 100_000 - depth as usize);
+        if depth > 0 {
+            *most = notes.len().max(*most);
+        }
+    }
+}
+
+#[test]
+fn a_deep_stack_takes_as_many_steps_as_frames_changed() {
+    let run = || {
+        let mut walker = Walker::new();
+        // Another test may unregister its stack and empty the cache, but not in every round.
+        let rounds = (0..5).map(|_| {
+            let mut most = 0;
+            deep(&mut walker, 100_000, &mut most);
+            most
+        });
+        assert!(rounds.min() < Some(100));
+    };
+    let thread = std::thread::Builder::new().stack_size(1 << 28).spawn(run);
+    thread.expect("memory").join().expect("no failure");
+}

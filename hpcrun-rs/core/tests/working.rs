@@ -14,7 +14,7 @@ const CORES: u32 = 64;
 
 /// A sample that stands for a nanosecond.
 fn sample() -> Sample {
-    Sample { registers: Registers::here(), now: 0, weight: 1, period: 1 }
+    Sample { registers: Registers::here(), now: 0, weight: 1, held_back: 0, period: 1 }
 }
 
 /// A runtime with at most one worker, as the profiler sees it.

@@ -423,7 +423,8 @@ unsafe fn spawn(entry: &Entry, from: usize, arguments: Arguments, stack: Stack) 
     unsafe {
         let [task, group, ..] = arguments;
         let caller = (*(group as *const Group)).caller;
-        if let Some(thread) = observed().filter(|t| caller.is_null() || !is_inside(*t, caller, task))
+        if let Some(thread) =
+            observed().filter(|t| caller.is_null() || !is_inside(*t, caller, task))
         {
             keep(thread, task, caller);
         }

@@ -414,6 +414,11 @@ impl Tree {
         as_note(r) == *note
     }
 
+    /// The node of a root, for samples without a path. The last path stays the one before.
+    pub fn root(&mut self, root: PathRoot) -> Result<u32, LossCause> {
+        Ok(self.root_child(root)?.node)
+    }
+
     fn root_child(&mut self, root: PathRoot) -> Result<Level, LossCause> {
         let (kind, ip, lip) = match root {
             PathRoot::Entry => (RecordKind::Entry, 0, 0),

@@ -11,6 +11,9 @@
 //! enough: the program may have left the stack and entered it again on another path with the same return
 //! addresses.
 //!
+//! A frame is found by its stack pointer: in a table, or, as a deep stack has more frames than the table, by
+//! going along with the walk ([`BacktraceCache::beside`]). So a walk takes as many steps as frames changed.
+//!
 //! A corrupt unwind may have logged arbitrary addresses. Therefore the cache is cleared when any stack is
 //! unregistered, and words outside known stacks are re-read through the kernel.
 //!
@@ -25,8 +28,6 @@ use crate::unwind::stack::{self, Window};
 
 /// Slots of the table that finds a frame by its stack pointer; a power of two.
 const SLOTS: usize = 1024;
-// The index of a frame fits in a slot.
-const _: () = assert!(MAX_NOTES <= 1 << 16);
 
 /// What the rest of a path depends on, beside the position and the words.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -68,7 +69,9 @@ pub struct BacktraceCache {
     changed: u32,
     /// Index in `frames` of the frame at which the current unwind hit.
     hit: Option<u32>,
-    by_sp: [u16; SLOTS],
+    by_sp: [u32; SLOTS],
+    /// Number of frames that the current unwind has not passed, if all are on one stack.
+    beside: usize,
 }
 
 impl BacktraceCache {
@@ -86,6 +89,7 @@ impl BacktraceCache {
             changed: u32::MAX,
             hit: None,
             by_sp: [0; SLOTS],
+            beside: 0,
         })
     }
 
@@ -109,6 +113,7 @@ impl BacktraceCache {
             self.generation = generation.unwrap_or(0);
             self.epoch = epoch;
         }
+        self.beside = self.frames.len();
     }
 
     #[inline]
@@ -127,19 +132,33 @@ impl BacktraceCache {
         words: usize,
         notes: usize,
     ) -> Option<(PathRoot, usize)> {
-        let index = u32::from(self.by_sp[Self::slot(position.sp)]);
-        if let Some(frame) = self.frames.as_slice().get(index as usize) {
-            if frame.position == position && frame.situation == situation {
-                let outer = frame.notes as usize;
-                if outer + notes <= MAX_NOTES && self.is_unchanged(frame.words) {
-                    self.hit = Some(index);
-                    return Some((self.root, outer));
-                }
+        let frames = self.frames.as_slice();
+        let is_it = |frame: &&Frame| frame.position == position && frame.situation == situation;
+        let by_table = self.by_sp[Self::slot(position.sp)] as usize;
+        let index = match frames.get(by_table).filter(is_it) {
+            Some(_) => by_table,
+            None => self.beside(position.sp),
+        };
+        if let Some(frame) = self.frames.as_slice().get(index).filter(is_it).copied() {
+            let outer = frame.notes as usize;
+            if outer + notes <= MAX_NOTES && self.is_unchanged(frame.words) {
+                self.hit = Some(index as u32);
+                return Some((self.root, outer));
             }
         }
         // If there is no room for the frame, later unwinds cannot hit it.
         self.fresh.push(Frame { position, situation, words: words as u32, notes: notes as u32 });
         None
+    }
+
+    /// The index of the innermost frame with at least this stack pointer: passes those further in.
+    #[inline]
+    fn beside(&mut self, sp: u64) -> usize {
+        let passed = |frame: &Frame| frame.position.sp < sp;
+        while self.frames.as_slice().get(self.beside.wrapping_sub(1)).is_some_and(passed) {
+            self.beside -= 1;
+        }
+        self.beside.wrapping_sub(1)
     }
 
     /// Whether the first `count` cached words are unchanged.
@@ -206,7 +225,7 @@ impl BacktraceCache {
             if !is_kept {
                 return false;
             }
-            self.by_sp[Self::slot(frame.position.sp)] = index as u16;
+            self.by_sp[Self::slot(frame.position.sp)] = index;
         }
         true
     }

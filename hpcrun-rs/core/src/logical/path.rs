@@ -8,7 +8,9 @@ use hpc_formats::loss::LossCause;
 use hpc_formats::profile::{Association, RecordKind, meta};
 
 /// Maximal number of notes in a path; a deeper path is partial (cause `too-deep`).
-pub const MAX_NOTES: usize = 1 << 16;
+pub const MAX_NOTES: usize = 1 << 20;
+/// Number of notes that a path keeps if it is too deep, or takes too long: the next one has others.
+const INNERMOST: usize = 1 << 10;
 
 /// The paper's X-structure: a p-note and an l-note at the same position of a bichord.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -88,6 +90,15 @@ impl PathBuffer {
     #[inline]
     pub(super) fn share(&mut self, outer: usize) {
         self.outer = outer;
+    }
+
+    /// Keeps the innermost whole bichords: the rest of the path will not be known.
+    pub(super) fn keep_innermost(&mut self) {
+        let notes = self.notes();
+        let kept = notes.get(..INNERMOST).unwrap_or(notes);
+        let is_outermost = |note: &Note| note.meta >> 8 == 1;
+        let whole = kept.iter().rposition(is_outermost).map_or(0, |last| last + 1);
+        self.notes.truncate(whole);
     }
 
     /// The number of notes so far, including those of the open bichord.

@@ -21,12 +21,18 @@
 
 use super::backtrace_cache::{BacktraceCache, Situation};
 use super::path::{PathBuffer, PathRoot};
+use crate::system;
 use crate::tasks::{Chain, Context};
 use crate::unwind::stack::{self, StackRoot};
 use crate::unwind::{Cursor, End, Frame, Registers};
 use hpc_formats::address::CodeAddress;
 use hpc_formats::loss::LossCause;
 use hpc_formats::profile::Association;
+
+/// Steps between two looks at the clock.
+const STEPS: u32 = 64;
+/// Nanoseconds of CPU time after which a walk ends.
+const LONGEST: u64 = 50_000_000;
 
 /// The walk has passed a frame of the program.
 pub(super) const IN_PROGRAM: u64 = 1;
@@ -85,7 +91,13 @@ impl<'a> Walk<'a> {
         self.cache.begin(self.physical.generation());
         let started = self.physical.start();
         self.follow(started);
+        let (mut steps, mut patience) = (0_u32, Patience::default());
         while self.end.is_none() {
+            steps += 1;
+            if steps % STEPS == 0 && patience.is_over() {
+                self.finish(End::Broken(LossCause::TooLong));
+                break;
+            }
             if !self.tasks.contains(self.physical.sp()) && self.leave_task() {
                 continue;
             }
@@ -99,6 +111,9 @@ impl<'a> Walk<'a> {
             Chord::Runtime => self.path.close(Association::ManyToZero),
         };
         let root = if is_whole { root } else { PathRoot::Partial(LossCause::TooDeep) };
+        if let PathRoot::Partial(LossCause::TooDeep | LossCause::TooLong) = root {
+            self.path.keep_innermost();
+        }
         self.cache.end(root, self.physical.words(), self.path.notes().len());
         Some(root)
     }
@@ -316,6 +331,37 @@ impl<'a> Walk<'a> {
             End::Root => root_at(self.physical.sp()),
             End::Broken(cause) => PathRoot::Partial(cause),
         }));
+    }
+}
+
+/// How long a walk may take. The real time is read without a system call. Only if the walk takes long by it,
+/// the CPU clock tells whether the thread had a core.
+#[derive(Default)]
+struct Patience {
+    /// When to look at the CPU clock; 0: not yet known.
+    next_look: u64,
+    /// The CPU clock at the first such look; 0: there was none.
+    first_look: u64,
+}
+
+impl Patience {
+    #[cold]
+    #[inline(never)]
+    fn is_over(&mut self) -> bool {
+        let now = system::clock(libc::CLOCK_MONOTONIC);
+        if now <= self.next_look {
+            return false;
+        }
+        let is_first = std::mem::replace(&mut self.next_look, now + LONGEST) == 0;
+        if is_first {
+            return false;
+        }
+        let used = system::clock(libc::CLOCK_THREAD_CPUTIME_ID);
+        match self.first_look {
+            0 => self.first_look = used,
+            first => return used == 0 || used.saturating_sub(first) > LONGEST,
+        }
+        false
     }
 }
 

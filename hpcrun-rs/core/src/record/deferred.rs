@@ -90,6 +90,7 @@ mod tests {
             registers: Registers::new(0, 0, 0),
             now,
             weight,
+            held_back: 0,
             period: 1_000_000,
         };
         let deferred = Deferred::new();

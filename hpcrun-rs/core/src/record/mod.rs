@@ -13,7 +13,7 @@ pub(crate) use deferred::Deferred;
 use crate::image;
 use crate::lcct::{Identity, Tree};
 use crate::logical::agents;
-use crate::logical::{self, BacktraceCache, PathBuffer};
+use crate::logical::{self, BacktraceCache, PathBuffer, PathRoot};
 use crate::sinks::{Node, Values, Verdict};
 use crate::tasks::{Chain, Task};
 use crate::unwind::loadmap::Pinned;
@@ -99,6 +99,15 @@ impl Recorder {
             cursor.advance().ok()?;
         }
         None
+    }
+
+    /// The context of samples without a path, in a tree that has others.
+    pub(crate) fn root(&mut self, root: PathRoot) -> Verdict {
+        let tree = self.tree.as_mut().ok_or(LossCause::TreeFull);
+        match tree.and_then(|tree| Ok((tree.root(root)?, tree.start()))) {
+            Ok((record, profile)) => Verdict::Path(Node { profile, record }),
+            Err(cause) => Verdict::Lost(cause),
+        }
     }
 
     /// The tree, if there is one.

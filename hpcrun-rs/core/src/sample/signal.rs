@@ -116,7 +116,7 @@ pub(super) unsafe extern "C" fn handle(
         // SAFETY: called in the handler, with its own arguments.
         return unsafe { forward_held(info, context, begin) };
     }
-    let start = if latency::enabled() { latency::now() } else { 0 };
+    let start = latency::now();
     match threads::claim(siginfo, ucontext) {
         // SAFETY: called in the handler, with its own arguments.
         (Claim::Foreign, _) => return unsafe { forward(signal, info, context, begin) },
@@ -124,8 +124,13 @@ pub(super) unsafe extern "C" fn handle(
         (Claim::Sample(sample), Some(thread)) => {
             if image::is_running() {
                 thread.take(&sample);
-                if start != 0 {
-                    latency::keep(latency::now().wrapping_sub(start));
+                let cycles = latency::now().wrapping_sub(start);
+                // A processor makes two or three cycles a nanosecond, some less.
+                if cycles > sample.period * 2 / source::SHARE {
+                    thread.put_off();
+                }
+                if latency::enabled() {
+                    latency::keep(cycles);
                 }
             }
         }

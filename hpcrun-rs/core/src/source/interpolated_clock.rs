@@ -82,6 +82,17 @@ impl InterpolatedClock {
         self.speed.store(0, Relaxed);
     }
 
+    /// Whether it is the CPU clock of the thread.
+    #[inline]
+    pub(super) fn is_of_cpu(&self) -> bool {
+        self.clock.load(Relaxed) == libc::CLOCK_THREAD_CPUTIME_ID
+    }
+
+    /// Nanoseconds of the thread's clock since the last sample.
+    pub(super) fn since_sample(&self) -> u64 {
+        time_of(self.clock.load(Relaxed)).saturating_sub(self.last.load(Relaxed))
+    }
+
     /// Sets the distance of the timer, in nanoseconds. It must be exact to within the part that counts as on
     /// time.
     #[inline]

@@ -21,6 +21,9 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 /// Number of bits of a random fraction.
 const FRACTION_BITS: u32 = 20;
 
+/// See [`Next::is_turn`].
+const TURN: u64 = 16;
+
 /// The constraints of a timer on its distances.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Pace {
@@ -46,6 +49,8 @@ pub(super) struct Next {
     pub(super) periods: u64,
     /// Nanoseconds to the next sample, if the distance changes.
     pub(super) distance: Option<u64>,
+    /// One in [`TURN`] samples.
+    pub(super) is_turn: bool,
 }
 
 /// The jitter of one thread, used only by that thread.
@@ -122,7 +127,14 @@ impl Jitter {
             since
         };
         let periods = self.weigh(period, since);
-        Next { periods, distance }
+        Next { periods, distance, is_turn: samples % TURN == 0 }
+    }
+
+    /// The next sample draws a distance.
+    pub(super) fn draw_next(&self) {
+        let samples = self.samples.load(Relaxed);
+        self.samples
+            .store(samples.next_multiple_of(self.samples_a_draw.load(Relaxed).max(1)), Relaxed);
     }
 
     /// Draws a distance between half a period and one and a half.

@@ -31,6 +31,11 @@ use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU64, Ordering};
 /// when `exec` replaces the program is harmless.
 const SIGNAL: i32 = libc::SIGURG;
 
+/// Samples take at most one part in so many of a thread's time.
+pub const SHARE: u64 = 20;
+/// A sample that is later than this may have been held back, nanoseconds: two ticks of the kernel.
+const LATE: i64 = 8_000_000;
+
 /// A sample, before its call path is known.
 #[derive(Clone, Copy, Debug)]
 pub struct Sample {
@@ -40,6 +45,8 @@ pub struct Sample {
     pub now: u64,
     /// What the sample stands for, in periods.
     pub weight: u64,
+    /// Periods more for which samples were held back: signals were blocked, or the timer was off.
+    pub held_back: u64,
     /// Nanoseconds of a period.
     pub period: u64,
 }
@@ -175,6 +182,10 @@ pub struct Source {
     perf_id: AtomicU64,
     /// Nanoseconds.
     period: AtomicU64,
+    /// Nanoseconds from the last sample to the next, as the timer was set.
+    distance: AtomicU64,
+    /// The thread's time in the kernel at one of the last samples, nanoseconds.
+    in_kernel: AtomicU64,
     clock: InterpolatedClock,
     jitter: Jitter,
 }
@@ -187,6 +198,8 @@ impl Source {
             handle: AtomicI64::new(-1),
             perf_id: AtomicU64::new(0),
             period: AtomicU64::new(1),
+            distance: AtomicU64::new(0),
+            in_kernel: AtomicU64::new(0),
             clock: InterpolatedClock::new(),
             jitter: Jitter::new(),
         }
@@ -239,9 +252,12 @@ impl Source {
     /// Starts random distances. Returns the first.
     fn begin(&self, pace: Pace, clock: libc::clockid_t, order: &Order) -> u64 {
         self.clock.begin(clock);
+        self.in_kernel.store(0, Ordering::Relaxed);
         // Different seeds for threads that share a state one after the other, and for different runs.
         let seed = order.cookie.wrapping_add(system::clock(libc::CLOCK_MONOTONIC));
-        self.jitter.begin(pace, seed)
+        let first = self.jitter.begin(pace, seed);
+        self.distance.store(first, Ordering::Relaxed);
+        first
     }
 
     /// From now on samples come at equal distances, so that the handler makes no system call for the next.
@@ -299,20 +315,13 @@ impl Source {
     /// Says what a signal of the thread with this cookie is, and sets the distance to the next sample.
     #[inline]
     pub fn claim(&self, info: &libc::siginfo_t, context: &libc::ucontext_t, cookie: u64) -> Claim {
-        let (weight, now) = match self.kind() {
+        let (weight, held_back, now) = match self.kind() {
             Some(SourceKind::PosixTimer) => match posix::claims(info, cookie) {
                 None => return Claim::Foreign,
-                Some(_) if self.jitter.is_on() => self.next(|handle, distance| {
-                    let _ = posix::set(handle, distance, self.jitter.period());
-                }),
-                Some(expirations) => (expirations, system::clock(libc::CLOCK_MONOTONIC)),
+                Some(_) if self.jitter.is_on() => self.next(),
+                Some(expirations) => (expirations, 0, system::clock(libc::CLOCK_MONOTONIC)),
             },
-            Some(kind) if perf::claims(info, kind, self.handle(), cookie) => {
-                self.next(|handle, distance| {
-                    self.clock.expect(distance);
-                    perf::set(handle, distance);
-                })
-            }
+            Some(kind) if perf::claims(info, kind, self.handle(), cookie) => self.next(),
             // A signal of a timer that was disarmed since.
             None if cookie_of(info) == Some(cookie) => return Claim::Nothing,
             _ => return Claim::Foreign,
@@ -321,22 +330,64 @@ impl Source {
             return Claim::Nothing;
         }
         let period = self.period.load(Ordering::Relaxed);
-        Claim::Sample(Sample { registers: Registers::from_context(context), now, weight, period })
+        let registers = Registers::from_context(context);
+        Claim::Sample(Sample { registers, now, weight, held_back, period })
     }
 
-    /// The weight of the current sample in periods, often one, sometimes zero, and its time. `set` sets the
-    /// distance to the next, if that changes.
+    /// What the current sample stands for in periods, often one, sometimes zero; what was held back, beside;
+    /// its time. Sets the distance to the next sample, if that changes.
     #[inline]
-    fn next(&self, set: impl FnOnce(i32, u64)) -> (u64, u64) {
+    fn next(&self) -> (u64, u64, u64) {
         if !self.jitter.is_on() {
-            return (1, system::clock(libc::CLOCK_MONOTONIC));
+            return (1, 0, system::clock(libc::CLOCK_MONOTONIC));
         }
         let Reading { since, now } = self.clock.read();
         let next = self.jitter.next(since);
+        let distance = self.distance.load(Ordering::Relaxed) as i64;
+        let is_late = since > 4 * distance && since - distance > LATE && self.clock.is_of_cpu();
+        let late = if is_late { (since - distance) as u64 } else { 0 };
+        let held_back = match is_late || next.is_turn {
+            true => self.held_back(late).min(next.periods.saturating_sub(1)),
+            false => 0,
+        };
         if let Some(distance) = next.distance {
-            set(self.handle(), distance);
+            self.set(distance);
         }
-        (next.periods, now)
+        (next.periods - held_back, held_back, now)
+    }
+
+    /// For how many periods a sample that is so late was held back. While the kernel works for a thread there
+    /// are no samples, and the one at the end is where they belong.
+    #[cold]
+    fn held_back(&self, late: u64) -> u64 {
+        let Some(now) = system::time_in_kernel() else { return 0 };
+        let worked = now.saturating_sub(self.in_kernel.swap(now, Ordering::Relaxed));
+        if worked >= late / 2 { 0 } else { late / self.jitter.period().max(1) }
+    }
+
+    /// Sets the distance to the next sample.
+    fn set(&self, distance: u64) {
+        self.distance.store(distance, Ordering::Relaxed);
+        if self.kind() == Some(SourceKind::PosixTimer) {
+            let _ = posix::set(self.handle(), distance, self.jitter.period());
+        } else {
+            self.clock.expect(distance);
+            perf::set(self.handle(), distance);
+        }
+    }
+
+    /// A sample was taken, which may have taken long. If it has used more than [`SHARE`] of the thread's
+    /// time, the next one comes later. Returns how many periods later.
+    #[cold]
+    pub fn put_off(&self) -> u64 {
+        let (used, period) = (self.clock.since_sample(), self.jitter.period());
+        let pause = used.saturating_mul(SHARE);
+        if period == 0 || pause <= period.max(self.distance.load(Ordering::Relaxed)) {
+            return 0;
+        }
+        self.set(pause);
+        self.jitter.draw_next();
+        pause / period
     }
 
     #[inline]

@@ -5,10 +5,12 @@
 
 use super::OwnThread;
 use crate::image;
+use crate::logical::PathRoot;
 use crate::record::Recorder;
 use crate::sinks::{self, Node, Sink, Values, Verdict};
 use crate::unwind::Registers;
 use crate::unwind::loadmap::Pinned;
+use hpc_formats::loss::LossCause;
 use std::sync::atomic::{Ordering, fence};
 
 /// The calling thread inside the profiler, with its recorder.
@@ -75,6 +77,11 @@ impl Busy<'_> {
     pub(super) fn walk(&mut self, registers: &Registers) -> Verdict {
         let thread = self.thread;
         self.recorder.walk(&self.pinned, registers, thread.task(), || thread.identity())
+    }
+
+    /// The context of time that was held back.
+    pub(super) fn held_back(&mut self) -> Verdict {
+        self.recorder.root(PathRoot::Partial(LossCause::HeldBack))
     }
 
     /// Adds to a context's value of the metric at a position. False if it cannot be recorded.

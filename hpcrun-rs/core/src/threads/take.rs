@@ -3,7 +3,7 @@
 //!
 //! Async-signal-safe.
 
-use super::{OwnThread, by_cookie, current};
+use super::{Busy, OwnThread, by_cookie, current};
 use crate::activity::Charge;
 use crate::config::Event;
 use crate::image;
@@ -54,12 +54,33 @@ impl OwnThread {
             Verdict::Idle | Verdict::Lost(_) => Charge::default(),
         };
         busy.tell(verdict, &Values::of(sample, charge));
+        if sample.held_back > 0 {
+            self.take_held_back(&mut busy, sample, verdict);
+        }
+    }
+
+    /// What was held back before a sample has a context of its own, unless the thread was idle.
+    #[cold]
+    fn take_held_back(&self, busy: &mut Busy<'_>, sample: &Sample, verdict: Verdict) {
+        let held = Sample { weight: sample.held_back, ..*sample };
+        let (verdict, charge) = match verdict {
+            Verdict::Path(_) => (busy.held_back(), self.charge(&held)),
+            Verdict::Idle | Verdict::Lost(_) => (verdict, Charge::default()),
+        };
+        busy.tell(verdict, &Values::of(&held, charge));
+    }
+
+    /// A sample took long: the next comes later, if this one took too much of the thread's time.
+    #[cold]
+    pub fn put_off(&self) {
+        self.tally.lose(LossCause::SlowSamples, self.source.put_off());
     }
 
     /// Takes a sample that arrived while the thread was in the profiler. During a capture it is deferred, and
     /// later added to the captured context; otherwise it is lost.
     #[cold]
     fn defer(&self, sample: &Sample) {
+        let sample = &Sample { weight: sample.weight + sample.held_back, ..*sample };
         let values = || Values::of(sample, Charge::default());
         if self.is_idle(sample) {
             self.own().working.idles(sample.now);

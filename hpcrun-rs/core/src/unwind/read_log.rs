@@ -9,7 +9,7 @@
 use crate::memory::FixedArray;
 
 /// Capacity of the log.
-const MAX_WORDS: usize = 1 << 18;
+const MAX_WORDS: usize = 1 << 22;
 
 /// A flag in [`Word::address`]: the word must be re-read through the kernel. No user address has this bit.
 pub const CHECKED: u64 = 1 << 63;
