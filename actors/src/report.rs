@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use critical_path::{Edge, Levels, Lost, Settings};
 use hpc_formats::critical_path::{
@@ -51,12 +51,6 @@ pub struct PathReport {
     shared: Arc<Shared>,
 }
 
-/// What a message costs, for the burdened span.
-fn message_cost() -> u64 {
-    static COST: OnceLock<u64> = OnceLock::new();
-    *COST.get_or_init(|| Settings::default().calibrated().message_cost)
-}
-
 impl PathReport {
     pub(crate) fn new(shared: &Arc<Shared>, end: Option<Path>) -> Self {
         let (graph, (wall, [work, _, resyncs])) = (shared.graph(end), shared.so_far());
@@ -64,7 +58,7 @@ impl PathReport {
         let report = CriticalPath {
             work,
             span: graph.span,
-            burdened_span: graph.span_if(None, message_cost()),
+            burdened_span: graph.span_if(None, Settings::default().message_cost),
             span_at_least: graph.span,
             levels: levels(&graph),
             wall,

@@ -51,10 +51,7 @@ pub(crate) fn add_sampler(command: &mut Command, settings: &Settings<'_>) {
         command.env(names::ENV_INLINED, table);
     }
     if let Some(WhileRunning { every, signal }) = settings.critical_path {
-        // Once for all processes of the run.
-        let costs = critical_path::Settings::default().calibrated();
-        let (spawn, message) = (costs.spawn_cost, costs.message_cost);
-        command.env(names::ENV_CRITICAL_PATH, format!("{every} {signal} {spawn} {message}"));
+        command.env(names::ENV_CRITICAL_PATH, format!("{every} {signal}"));
     }
 }
 

@@ -63,24 +63,17 @@ pub(crate) use registry::{attach, capture_context, counts, path, path_is_active}
 mod registry {
     //! Where a profiler can be looked up at run time.
 
-    use core::ffi::{c_char, c_void};
-    use core::mem::size_of;
+    use core::ffi::c_void;
     use core::ptr;
     use core::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
     use std::sync::Once;
 
     use hpcrun_abi::{
         ABI_VERSION, CountedSite, PathTable, ProfilerTable, REGISTER_SYMBOL, RegisterRuntime,
-        RuntimeTable, TaskHeader,
+        RuntimeTable, TaskHeader, host,
     };
 
     use crate::boundary;
-
-    unsafe extern "C" {
-        fn dlsym(handle: *mut c_void, symbol: *const c_char) -> *mut c_void;
-    }
-    /// Searches every object of the process.
-    const RTLD_DEFAULT: *mut c_void = ptr::null_mut();
 
     /// The profiler's table; null when there is none.
     static PROFILER: AtomicPtr<ProfilerTable> = AtomicPtr::new(ptr::null_mut());
@@ -114,29 +107,21 @@ mod registry {
     pub(crate) fn attach(tracking_changed: extern "C" fn()) {
         static ONCE: Once = Once::new();
         ONCE.call_once(|| {
-            // SAFETY: a NUL-terminated name; `dlsym` has no other precondition.
-            let symbol = unsafe { dlsym(RTLD_DEFAULT, REGISTER_SYMBOL.as_ptr()) };
+            let symbol = host::symbol(REGISTER_SYMBOL);
             if symbol.is_null() {
                 return;
             }
             // SAFETY: whoever exports this name promises this type (hpcrun-abi).
             let register = unsafe { core::mem::transmute::<*mut c_void, RegisterRuntime>(symbol) };
-            // SAFETY: the table is leaked, and leads to statics only.
-            let table = unsafe { register(Box::leak(Box::new(describe(tracking_changed)))) };
-            // SAFETY: null or a table at least as long as its own `size` says.
-            let Some(table) = (unsafe { table.as_ref() }) else {
+            // SAFETY: our table is leaked, and leads to statics only; the profiler's stays.
+            let table =
+                unsafe { host::known(register(Box::leak(Box::new(describe(tracking_changed))))) };
+            let Some(table) = table else {
                 return;
             };
-            let known = |version: u32, size: u32, least: usize| {
-                version == ABI_VERSION && size as usize >= least
-            };
-            if !known(table.version, table.size, size_of::<ProfilerTable>()) {
-                return;
-            }
             PROFILER.store(ptr::from_ref(table).cast_mut(), Ordering::Release);
             // SAFETY: as above.
-            let path = unsafe { table.path.as_ref() };
-            if let Some(path) = path.filter(|p| known(p.version, p.size, size_of::<PathTable>())) {
+            if let Some(path) = unsafe { host::known(table.path) } {
                 PATH.store(ptr::from_ref(path).cast_mut(), Ordering::Release);
                 PATH_ACTIVE.store(path.active.cast_mut(), Ordering::Release);
             }

@@ -1,18 +1,14 @@
 //! The profiler's tables, looked up once.
 
-use core::ffi::{c_char, c_void};
+use core::ffi::c_void;
 use core::mem::transmute;
 use core::ptr;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, Ordering};
 
 use hpcrun_abi::{
     ABI_VERSION, CRITICAL_PATH_SYMBOL, CriticalPath, PathTable, ProfilerTable, REGISTER_SYMBOL,
-    RegisterRuntime, RuntimeTable,
+    RegisterRuntime, RuntimeTable, host,
 };
-
-unsafe extern "C" {
-    fn dlsym(handle: *mut c_void, symbol: *const c_char) -> *mut c_void;
-}
 
 /// Not yet looked up.
 static UNKNOWN: AtomicU8 = AtomicU8::new(1);
@@ -64,16 +60,13 @@ fn tracks() -> bool {
 #[cold]
 #[inline(never)]
 fn look() -> Option<&'static PathTable> {
-    // SAFETY: a NUL-terminated name. A null handle searches every object of the process.
-    let symbol = unsafe { dlsym(ptr::null_mut(), CRITICAL_PATH_SYMBOL.as_ptr()) };
+    let symbol = host::symbol(CRITICAL_PATH_SYMBOL);
     let found = (!symbol.is_null()).then(|| {
         // SAFETY: whoever exports this name promises this type (hpcrun-abi), and that the result is null or
-        // stays; of the table nothing but size and version is read before both have been checked.
-        unsafe { transmute::<*mut c_void, CriticalPath>(symbol)().as_ref() }
+        // stays.
+        unsafe { host::known(transmute::<*mut c_void, CriticalPath>(symbol)()) }
     });
-    let is_known =
-        |t: &&PathTable| t.version == ABI_VERSION && t.size as usize >= size_of::<PathTable>();
-    let Some(found) = found.flatten().filter(is_known) else {
+    let Some(found) = found.flatten() else {
         ACTIVE.store((&raw const INACTIVE).cast_mut(), Ordering::Relaxed);
         return None;
     };
@@ -115,17 +108,13 @@ fn register() {
         sites_end: ptr::null(),
         tracking_changed: None,
     };
-    // SAFETY: a NUL-terminated name. A null handle searches every object of the process.
-    let symbol = unsafe { dlsym(ptr::null_mut(), REGISTER_SYMBOL.as_ptr()) };
+    let symbol = host::symbol(REGISTER_SYMBOL);
     if !symbol.is_null() {
         // SAFETY: whoever exports this name promises this type (hpcrun-abi), and that the result is null or
-        // stays; of it nothing but size and version is read before both have been checked.
-        let found = unsafe { transmute::<*mut c_void, RegisterRuntime>(symbol)(&RUNTIME).as_ref() };
-        let is_known = |t: &&ProfilerTable| {
-            t.version == ABI_VERSION && t.size as usize >= size_of::<ProfilerTable>()
-        };
-        let table = found.filter(is_known).map_or(ptr::null(), ptr::from_ref);
-        PROFILER.store(table.cast_mut(), Ordering::Relaxed);
+        // stays.
+        let table =
+            unsafe { host::known(transmute::<*mut c_void, RegisterRuntime>(symbol)(&RUNTIME)) };
+        PROFILER.store(table.map_or(ptr::null(), ptr::from_ref).cast_mut(), Ordering::Relaxed);
     }
     IS_KNOWN.store(true, Ordering::Release);
 }

@@ -46,10 +46,6 @@ pub struct Tracking {
     pub every: u64,
     /// The signal that starts and stops it; 0: it starts with the program.
     pub signal: i32,
-    /// Cost of a spawn, nanoseconds.
-    pub spawn_cost: u64,
-    /// Cost of any other edge, nanoseconds.
-    pub message_cost: u64,
     /// The process was started by a launcher of jobs whose processes exchange messages.
     pub in_job: bool,
 }
@@ -60,8 +56,6 @@ impl Tracking {
         let tracking = Tracking {
             every: numbers.next()??,
             signal: i32::try_from(numbers.next()??).ok()?,
-            spawn_cost: numbers.next()??,
-            message_cost: numbers.next()??,
             in_job: variable(ENV_JOB).is_some(),
         };
         numbers.next().is_none().then_some(tracking)
@@ -134,7 +128,7 @@ impl Config {
                 None => None,
                 Some(numbers) => {
                     Some(Tracking::parse(&numbers).ok_or_else(|| {
-                        format!("{ENV_CRITICAL_PATH}={numbers} is not four numbers")
+                        format!("{ENV_CRITICAL_PATH}={numbers} is not two numbers")
                     })?)
                 }
             },

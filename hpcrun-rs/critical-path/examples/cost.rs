@@ -26,8 +26,6 @@ impl Clock for Shared {
 fn main() {
     let tracker = Tracker::new(Settings::default());
     let clock = ThreadClock::new();
-    let costs = Settings::default().calibrated();
-    println!("sigma {} ns, kappa {} ns", costs.spawn_cost, costs.message_cost);
     let mut clock = Shared(Rc::new(RefCell::new(clock)));
     show("a reading of the clock", || {
         black_box(clock.now());

@@ -62,7 +62,7 @@
 //! | `shares` | activity divided among contexts and functions, by samples |
 //! | `starts` | where activity begins that may run beside the path |
 //! | `strand` | a strand's longest path, and the merge of two |
-//! | `calibrate` | what edges cost on this machine |
+//! | `calibrate` | what operations cost on this machine |
 //! | `tracker` | what all threads share: paths' memory, totals, ended strands |
 //! | `thread` | the operations of a thread: copy, merge, begin, end |
 //! | `remote` | strands on their way to and from other processes |

@@ -4,6 +4,10 @@
 
 use hpc_formats::critical_path::{DIVIDED, SHORT};
 
+/// Nanoseconds in which a running thread sees what another one has done, on usual machines. A spawn takes
+/// twice that, since a thief must look and claim the task. Threads that sleep take 10 µs and more.
+const MESSAGE: u64 = 150;
+
 /// How a program is tracked.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
@@ -41,8 +45,8 @@ impl Default for Settings {
         Settings {
             nodes: 1 << 19,
             segments: 1 << 13,
-            spawn_cost: 0,
-            message_cost: 0,
+            spawn_cost: 2 * MESSAGE,
+            message_cost: MESSAGE,
             operation_cost: 0,
             grain: 0,
             level: 4096,

@@ -25,7 +25,9 @@ fn place(site: &Site) -> Place {
 
 #[test]
 fn another_reader_understands_it() {
-    let tracker = Tracker::new(Settings::default());
+    let mut settings = Settings::default();
+    (settings.spawn_cost, settings.message_cost) = (0, 0);
+    let tracker = Tracker::new(settings);
     let mut thread = Thread::new(&tracker, Seconds(0), Site(1));
     let name = "crate::g\u{1}ö";
     let before = thread.enter(tracker.procedure(name));

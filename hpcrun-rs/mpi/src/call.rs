@@ -3,36 +3,12 @@
 use crate::job::{self, Job};
 use crate::library::{Status, Statuses, at, library};
 use hpcrun_abi::{
-    ABI_VERSION, CALL_NESTED, Entered, MESSAGES_SYMBOL, MessageTable, Messages, RemoteStrand,
+    CALL_NESTED, Entered, MESSAGES_SYMBOL, MessageTable, Messages, RemoteStrand, host,
 };
 use std::cell::Cell;
 use std::ffi::c_int;
 use std::ptr;
 use std::sync::OnceLock;
-
-/// The last parameter of a hook. By the System V ABI a structure of this size is passed in memory, behind the
-/// arguments that the caller has put on the stack. There may be none, and nothing is read from it.
-#[repr(C)]
-pub struct Caller([usize; 3]);
-
-impl Caller {
-    /// The last byte of the call instruction, in a hook with so many other parameters.
-    #[inline(always)]
-    pub(crate) fn address(&self, parameters: usize) -> u64 {
-        let stacked = parameters.saturating_sub(6) * size_of::<usize>();
-        let address: u64;
-        // SAFETY: reads the hook's return address, which lies below its parameters on the stack.
-        unsafe {
-            core::arch::asm!(
-                "mov {address}, qword ptr [{parameters} - 8]",
-                address = lateout(reg) address,
-                parameters = in(reg) (&raw const self.0).addr() - stacked,
-                options(nostack, preserves_flags, readonly)
-            );
-        }
-        address.wrapping_sub(1)
-    }
-}
 
 /// A call of a hook.
 ///
@@ -168,17 +144,15 @@ impl Call<'_> {
 pub(crate) fn table() -> Option<&'static MessageTable> {
     static TABLE: OnceLock<Option<&'static MessageTable>> = OnceLock::new();
     *TABLE.get_or_init(|| {
+        let symbol = host::symbol(MESSAGES_SYMBOL);
+        if symbol.is_null() {
+            return None;
+        }
         // SAFETY: the profiler's library exports this symbol with this type; its table is never freed.
-        let table = unsafe {
-            let symbol = libc::dlsym(libc::RTLD_DEFAULT, MESSAGES_SYMBOL.as_ptr());
-            if symbol.is_null() {
-                return None;
-            }
+        unsafe {
             let messages = std::mem::transmute::<*mut libc::c_void, Messages>(symbol);
-            messages(table as *const () as usize).as_ref()?
-        };
-        let is_known = table.version == ABI_VERSION && table.size as usize >= size_of_val(table);
-        is_known.then_some(table)
+            host::known(messages(table as *const () as usize))
+        }
     })
 }
 

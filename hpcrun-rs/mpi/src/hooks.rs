@@ -1,11 +1,12 @@
 //! The interposed functions, for C and for Fortran: which of them does what. Each is MPI's function of that
 //! name; its arguments are words, in Fortran with the address of the error code behind them.
 
-use crate::call::{Call, Caller};
+use crate::call::Call;
 use crate::collectives::{self as c, Direction};
 use crate::library::Real;
 use crate::messages::{self as m, Mode};
 use crate::requests::{self as r, Ends};
+use hpcrun_abi::host::Stacked;
 use std::cell::Cell;
 use std::ffi::c_int;
 
@@ -57,7 +58,7 @@ macro_rules! interpose {
         /// As for MPI's function.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(
-            $($argument: usize,)* $($error: *mut c_int,)? caller: Caller
+            $($argument: usize,)* $($error: *mut c_int,)? caller: Stacked
         ) -> c_int {
             static REAL: Real = Real::new(concat!($prefix, stringify!($name), "\0"));
             let arguments: &[Cell<usize>] = &[$(Cell::new($argument)),*];
@@ -81,7 +82,7 @@ macro_rules! interpose {
                 real: &real,
                 fortran: ERRORS > 0,
                 waits: const { may_wait(stringify!($name).as_bytes()) },
-                address: caller.address(arguments.len() + ERRORS),
+                address: caller.return_address(arguments.len() + ERRORS) as u64 - 1,
             })
         }
     };

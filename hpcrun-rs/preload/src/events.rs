@@ -11,6 +11,7 @@
 //! the last two columns need call libc directly ([`Real::direct`](crate::real::Real::direct)).
 
 use critical_path::{Edge, Site};
+use hpcrun_abi::host::Stacked;
 use hpcrun_core::futex_locks::{self, FutexLock, FutexWait};
 use hpcrun_core::locks::{self, Outcome, Wait};
 use hpcrun_core::path::{self, Tracked};
@@ -28,28 +29,13 @@ impl Place {
     pub(crate) const CONTEXT: Place = Place(0);
 }
 
-/// The last parameter of a hook whose place is needed. By the System V ABI a structure of this size is passed
-/// in memory, where the caller's arguments on the stack begin: just above the return address. There may be
-/// none, and nothing is read from it.
-#[repr(C)]
-pub struct Caller([usize; 3]);
+/// The last parameter of a hook whose place is needed.
+pub(crate) type Caller = Stacked;
 
-impl Caller {
-    /// The last byte of the call instruction.
-    #[inline(always)]
-    pub(crate) fn place(&self) -> Place {
-        let address: u64;
-        // SAFETY: reads the hook's return address, which lies below its parameters on the stack.
-        unsafe {
-            core::arch::asm!(
-                "mov {address}, qword ptr [{parameters} - 8]",
-                address = lateout(reg) address,
-                parameters = in(reg) &raw const self.0,
-                options(nostack, preserves_flags, readonly)
-            );
-        }
-        Place(address.wrapping_sub(1))
-    }
+/// The last byte of the call instruction, in a hook whose other parameters are in registers.
+#[inline(always)]
+pub(crate) fn place(caller: &Caller) -> Place {
+    Place(caller.return_address(0) as u64 - 1)
 }
 
 /// Whether nobody measures locks or paths, in this run.

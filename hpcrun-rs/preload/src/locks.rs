@@ -61,7 +61,7 @@ macro_rules! interpose {
                 let direct: Option<usize> = None$(.or(REAL.$direct()$(.filter(|_| !$slow))?))?;
                 match direct {
                     Some(real) => std::mem::transmute::<usize, Function>(real)($($argument),*),
-                    None => report($($argument,)* caller.place()),
+                    None => report($($argument,)* events::place(&caller)),
                 }
             }
         }
@@ -255,7 +255,7 @@ pub unsafe extern "C" fn pthread_once(
     type Function =
         unsafe extern "C" fn(*mut libc::pthread_once_t, unsafe extern "C" fn()) -> c_int;
     static REAL: Real = Real::new(c"pthread_once");
-    let place = caller.place();
+    let place = events::place(&caller);
     let control_address = control as usize;
     let once = Once { control: control_address, routine };
     // SAFETY: libc's own function; `run_once` calls the caller's routine.

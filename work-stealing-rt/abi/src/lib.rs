@@ -5,8 +5,8 @@
 //! present and nothing else of this crate is used. When it is present, the runtime passes its
 //! [`RuntimeTable`] and gets a [`ProfilerTable`] back. Neither side links the other.
 //!
-//! Nearly everything here is data, with [`client`] for callers in Rust: the profiler's signal handler reads a
-//! runtime's atomics and the memory of its tasks, but never calls into the runtime.
+//! Nearly everything here is data, with [`client`] and `host` for callers in Rust: the profiler's signal
+//! handler reads a runtime's atomics and the memory of its tasks, but never calls into the runtime.
 //!
 //! Versions: a field is only ever added at the end of a table. A reader checks `version` for
 //! equality and `size` for at least the size that it knows.
@@ -14,6 +14,8 @@
 #![no_std]
 
 pub mod client;
+#[cfg(unix)]
+pub mod host;
 
 use core::ffi::c_char;
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};

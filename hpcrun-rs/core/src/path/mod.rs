@@ -110,8 +110,6 @@ pub fn start(tracking: &Tracking, period: u64) {
     // Another process could not tell how certain a strand's length is.
     settings.grain = if tracking.in_job { 0 } else { GRAIN };
     settings.sample_period = period;
-    settings.spawn_cost = tracking.spawn_cost;
-    settings.message_cost = tracking.message_cost;
     open(settings);
     ACTIVE.store(u8::from(tracking.signal == 0), Ordering::SeqCst);
 }

@@ -12,6 +12,7 @@
 use super::copies::{Entry, Function};
 use super::{captured, creation_by, site};
 use hpc_formats::process::DirectiveKind;
+use hpcrun_abi::host::Stacked;
 use hpcrun_core::tasks::{Boundary, Context, Task};
 use hpcrun_core::threads::{self, OwnThread};
 use hpcrun_core::unwind::Registers;
@@ -27,29 +28,10 @@ type Outlined = unsafe extern "C-unwind" fn(*mut c_void);
 /// Copies the data of a task: to, from.
 type CopyData = unsafe extern "C-unwind" fn(*mut c_void, *mut c_void);
 
-/// The arguments on the stack, as far as there are any; the return address lies below.
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub struct Stack([usize; 5]);
+/// The arguments on the stack, as far as there are any.
+pub(crate) type Stack = Stacked<5>;
 
 type Real = unsafe extern "C-unwind" fn(usize, usize, usize, usize, usize, usize, Stack) -> usize;
-
-impl Stack {
-    #[inline(always)]
-    pub(crate) fn return_address(&self) -> usize {
-        let address: usize;
-        // SAFETY: reads the hook's return address, which lies below its parameters on the stack.
-        unsafe {
-            core::arch::asm!(
-                "mov {address}, qword ptr [{parameters} - 8]",
-                address = lateout(reg) address,
-                parameters = in(reg) &raw const self.0,
-                options(nostack, preserves_flags, readonly)
-            );
-        }
-        address
-    }
-}
 
 /// Calls the runtime.
 #[inline]
@@ -89,7 +71,7 @@ macro_rules! interpose {
                 },
             );
             // SAFETY: the caller's arguments for the function of this name.
-            unsafe { $act(&ENTRY, stack.return_address(), [a, b, c, d, e, f], stack) }
+            unsafe { $act(&ENTRY, stack.return_address(0), [a, b, c, d, e, f], stack) }
         }
     )* };
 }
