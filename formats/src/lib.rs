@@ -24,6 +24,7 @@ pub mod address;
 pub mod bytes;
 pub mod critical_path;
 pub mod environment;
+mod fields;
 pub mod inlined;
 pub mod json;
 pub mod loss;

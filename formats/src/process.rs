@@ -6,6 +6,7 @@
 
 use crate::address::{CodeAddress, ModuleId};
 use crate::bytes::{ByteReader, ByteWriter};
+use crate::fields::{Field, structures};
 use crate::loss::LossCause;
 use crate::numbered;
 use std::fmt;
@@ -15,18 +16,17 @@ use std::path::Path;
 /// First bytes of every process file.
 pub const MAGIC: [u8; 8] = *b"HPCRSPRC";
 /// Readers refuse another major version.
-pub const VERSION_MAJOR: u16 = 1;
+pub const VERSION_MAJOR: u16 = 2;
 /// Readers accept any minor version, and skip entry kinds that they do not know.
-pub const VERSION_MINOR: u16 = 8;
+pub const VERSION_MINOR: u16 = 0;
 
 const KIND_START: u32 = 1;
 const KIND_MODULE: u32 = 2;
-const KIND_UNLOAD: u32 = 3;
-const KIND_END: u32 = 4;
-const KIND_SITES: u32 = 5;
-const KIND_UNPROFILED: u32 = 6;
-const KIND_COPY: u32 = 7;
-const KIND_DIRECTIVES: u32 = 8;
+const KIND_END: u32 = 3;
+const KIND_SITES: u32 = 4;
+const KIND_UNPROFILED: u32 = 5;
+const KIND_COPY: u32 = 6;
+const KIND_DIRECTIVES: u32 = 7;
 
 /// Start of a process image.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -55,7 +55,7 @@ pub struct Start {
     pub cores: u32,
     /// Most distinct samples of a thread that the source can take per second; 0 = unknown.
     pub rate_ceiling: u32,
-    /// Name of the host; empty if unknown, as are the next two, and in files of version 1.2 and before.
+    /// Name of the host; empty if unknown, as are the next two.
     pub host: String,
     /// Id of the host's last boot: two images with the same host and boot share its monotonic clock.
     pub boot: String,
@@ -129,12 +129,6 @@ fn escaped(text: &str) -> Option<u8> {
 pub struct Module {
     /// Its id in [`crate::address::CodeAddress`].
     pub id: ModuleId,
-    /// Lowest mapped address.
-    pub start: u64,
-    /// One past the highest mapped address.
-    pub end: u64,
-    /// Mapped address minus the address that the module states.
-    pub bias: u64,
     /// Path, or `[vdso]`.
     pub path: String,
     /// GNU build id, empty when there is none.
@@ -145,7 +139,7 @@ pub struct Module {
     pub copy: String,
 }
 
-/// What tells whether a file is the same: zeros if unknown, as in files of version 1.6 and before.
+/// What tells whether a file is the same: zeros if unknown.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
 pub struct Stamp {
     /// Its size.
@@ -178,7 +172,7 @@ pub struct End {
     pub reason: String,
     /// Cores n that were in force, on average of the time in which samples saw someone work.
     pub cores: u32,
-    /// The same unrounded; rounded in files of version 1.5 and before.
+    /// The same unrounded.
     pub mean_cores: f64,
     /// Threads seen, with or without samples.
     pub threads: u32,
@@ -186,7 +180,7 @@ pub struct End {
     pub workers: u32,
     /// Losses that no thread's profile could count.
     pub losses: Vec<(LossCause, u64)>,
-    /// CPU times; zeros in files of version 1.1 and before.
+    /// CPU times.
     pub cpu: CpuTimes,
 }
 
@@ -202,9 +196,9 @@ pub struct CpuTimes {
     pub unsampled_ns: u64,
     /// Of waits that no hook saw, estimated from threads' CPU time and state.
     pub estimated_wait_ns: u64,
-    /// Waiting for locks that no context is charged with; 0 in files of version 1.3 and before.
+    /// Waiting for locks that no context is charged with.
     pub unknown_lock_wait_ns: u64,
-    /// For how long its threads were ready to run and had no core; 0 in files of version 1.5 and before.
+    /// For how long its threads were ready to run and had no core.
     pub run_delay_ns: u64,
 }
 
@@ -230,7 +224,7 @@ pub struct SiteCounts {
     /// Wall time in stolen tasks, nanoseconds.
     pub stolen_ns: u64,
     /// Splits that were the first ones of a parallel iterator, in code that is no task's. Those outside of a
-    /// pool are at sites that count nothing else. 0 in a file of a version before 1.5.
+    /// pool are at sites that count nothing else.
     pub executions: u64,
 }
 
@@ -268,8 +262,6 @@ pub enum Entry {
     Start(Start),
     /// See [`Module`].
     Module(Module),
-    /// The module with this id was unmapped.
-    Unload(ModuleId),
     /// See [`End`].
     End(End),
     /// All spawn sites at which anything was counted; written before the end.
@@ -291,104 +283,67 @@ pub fn encode_header() -> [u8; 16] {
     h
 }
 
+structures! {
+    Start, Start {
+        pid ppid image realtime_ns executable arguments directory event source period_ns cores rate_ceiling
+        host boot job
+    }
+    Module, Module { id path build_id stamp copy }
+    Stamp, Stamp { size modified_ns }
+    End, End { monotonic_ns reason cores mean_cores threads workers losses cpu }
+    CpuTimes, CpuTimes {
+        process_ns children_ns unsampled_ns estimated_wait_ns unknown_lock_wait_ns run_delay_ns
+    }
+    Unprofiled, Unprofiled { executable reason }
+    SiteCounts, SiteCounts { place splits steals stolen_ns executions }
+    Directive, Directive { place kind executions uncaptured }
+}
+
+impl Field for ModuleId {
+    fn write(&self, w: &mut ByteWriter) {
+        w.u16(self.0);
+    }
+    fn read(r: &mut ByteReader<'_>) -> Option<Self> {
+        r.u16().map(ModuleId)
+    }
+}
+
+impl Field for DirectiveKind {
+    fn write(&self, w: &mut ByteWriter) {
+        w.u8(*self as u8);
+    }
+    fn read(r: &mut ByteReader<'_>) -> Option<Self> {
+        DirectiveKind::from_number(r.u8()?)
+    }
+}
+
+impl Field for LossCause {
+    fn write(&self, w: &mut ByteWriter) {
+        w.u8(*self as u8);
+    }
+    fn read(r: &mut ByteReader<'_>) -> Option<Self> {
+        LossCause::from_number(r.u8()?)
+    }
+}
+
 /// One entry, ready to append.
 pub fn encode(entry: &Entry) -> Vec<u8> {
-    let mut w = ByteWriter::new();
-    let kind = match entry {
-        Entry::Start(s) => {
-            w.u32(s.pid);
-            w.u32(s.ppid);
-            w.u64(s.image);
-            w.u64(s.realtime_ns);
-            w.string(&s.executable);
-            w.u32(s.arguments.len() as u32);
-            for a in &s.arguments {
-                w.string(a);
-            }
-            w.string(&s.directory);
-            w.string(&s.event);
-            w.string(&s.source);
-            w.u64(s.period_ns);
-            w.u32(s.cores);
-            w.u32(s.rate_ceiling);
-            for text in [&s.host, &s.boot, &s.job] {
-                w.string(text);
-            }
-            KIND_START
-        }
-        Entry::Module(m) => {
-            w.u16(m.id.0);
-            w.u64(m.start);
-            w.u64(m.end);
-            w.u64(m.bias);
-            w.string(&m.path);
-            w.blob(&m.build_id);
-            w.u64(m.stamp.size);
-            w.u64(m.stamp.modified_ns);
-            KIND_MODULE
-        }
-        Entry::Unload(id) => {
-            w.u16(id.0);
-            KIND_UNLOAD
-        }
-        Entry::End(e) => {
-            w.u64(e.monotonic_ns);
-            w.string(&e.reason);
-            w.u32(e.cores);
-            w.u32(e.threads);
-            w.u32(e.workers);
-            w.u32(e.losses.len() as u32);
-            for (cause, n) in &e.losses {
-                w.u8(*cause as u8);
-                w.u64(*n);
-            }
-            w.u64(e.cpu.process_ns);
-            w.u64(e.cpu.children_ns);
-            w.u64(e.cpu.unsampled_ns);
-            w.u64(e.cpu.estimated_wait_ns);
-            w.u64(e.cpu.unknown_lock_wait_ns);
-            w.u64(e.mean_cores.to_bits());
-            w.u64(e.cpu.run_delay_ns);
-            KIND_END
-        }
-        Entry::Sites(sites) => {
-            w.u32(sites.len() as u32);
-            for site in sites {
-                w.u64(site.place.0);
-                w.u64(site.splits);
-                w.u64(site.steals);
-                w.u64(site.stolen_ns);
-            }
-            for site in sites {
-                w.u64(site.executions);
-            }
-            KIND_SITES
-        }
-        Entry::Directives(directives) => {
-            w.u32(directives.len() as u32);
-            for directive in directives {
-                w.u64(directive.place.0);
-                w.u8(directive.kind as u8);
-                w.u64(directive.executions);
-                w.u64(directive.uncaptured);
-            }
-            KIND_DIRECTIVES
-        }
-        Entry::Unprofiled(u) => {
-            w.string(&u.executable);
-            w.string(&u.reason);
-            KIND_UNPROFILED
-        }
-        Entry::Copy(id, name) => {
-            w.u16(id.0);
-            w.string(name);
-            KIND_COPY
-        }
-    };
-    let mut out = ByteWriter::new();
-    out.u32(kind);
-    out.blob(&w.data);
-    out.data
+    fn entry_of(kind: u32, payload: &impl Field) -> Vec<u8> {
+        let (mut own, mut out) = (ByteWriter::new(), ByteWriter::new());
+        payload.write(&mut own);
+        out.u32(kind);
+        out.blob(&own.data);
+        out.data
+    }
+    match entry {
+        Entry::Start(start) => entry_of(KIND_START, start),
+        Entry::Module(module) => entry_of(KIND_MODULE, module),
+        Entry::End(end) => entry_of(KIND_END, end),
+        Entry::Sites(sites) => entry_of(KIND_SITES, sites),
+        Entry::Unprofiled(program) => entry_of(KIND_UNPROFILED, program),
+        Entry::Directives(directives) => entry_of(KIND_DIRECTIVES, directives),
+        Entry::Copy(id, name) => entry_of(KIND_COPY, &(*id, name.clone())),
+    }
 }
 
 /// Why a file is not a readable process file.
@@ -452,7 +407,7 @@ impl Process {
         let mut r = ByteReader::new(&data[16..]);
         let mut start = None;
         let mut modules = Vec::new();
-        let mut end = None;
+        let mut end: Option<End> = None;
         let mut sites = Vec::new();
         let mut directives = Vec::new();
         let mut unprofiled = Vec::new();
@@ -464,16 +419,19 @@ impl Process {
             };
             let mut p = ByteReader::new(payload);
             let decoded = match kind {
-                KIND_START => decode_start(&mut p).map(|s| start = start.take().or(Some(s))),
-                KIND_MODULE => decode_module(&mut p).map(|m| modules.push(m)),
-                KIND_END => decode_end(&mut p).map(|e| end = Some(e)),
-                KIND_SITES => decode_sites(&mut p).map(|s| sites = s),
-                KIND_DIRECTIVES => decode_directives(&mut p).map(|d| directives = d),
-                KIND_UNPROFILED => decode_unprofiled(&mut p).map(|u| unprofiled.push(u)),
-                KIND_COPY => decode_copy(&mut p, &mut modules),
+                KIND_START => Field::read(&mut p).map(|s| start = start.take().or(Some(s))),
+                KIND_MODULE => Field::read(&mut p).map(|m| modules.push(m)),
+                KIND_END => Field::read(&mut p).map(|e| end = Some(e)),
+                KIND_SITES => Field::read(&mut p).map(|s| sites = s),
+                KIND_UNPROFILED => Field::read(&mut p).map(|u| unprofiled.push(u)),
+                KIND_DIRECTIVES => Field::read(&mut p).map(|d| directives = d),
+                KIND_COPY => Field::read(&mut p).map(|copy| take_copy(copy, &mut modules)),
                 _ => Some(()),
             };
             damaged |= decoded.is_none();
+        }
+        for end in end.iter_mut().filter(|e| !e.mean_cores.is_finite() || e.mean_cores <= 0.0) {
+            end.mean_cores = f64::from(end.cores);
         }
         Ok(Process {
             start: start.ok_or(ProcessError::NoStart)?,
@@ -487,125 +445,10 @@ impl Process {
     }
 }
 
-fn decode_start(r: &mut ByteReader<'_>) -> Option<Start> {
-    let (pid, ppid, image, realtime_ns) = (r.u32()?, r.u32()?, r.u64()?, r.u64()?);
-    let executable = r.string()?;
-    let n = r.u32()?;
-    let mut arguments = Vec::new();
-    for _ in 0..n {
-        arguments.push(r.string()?);
-    }
-    let mut start = Start {
-        pid,
-        ppid,
-        image,
-        realtime_ns,
-        executable,
-        arguments,
-        directory: r.string()?,
-        event: r.string()?,
-        source: r.string()?,
-        period_ns: r.u64()?,
-        cores: r.u32()?,
-        rate_ceiling: r.u32()?,
-        ..Start::default()
-    };
-    // An entry of version 1.2 ends here.
-    if r.remaining() > 0 {
-        (start.host, start.boot, start.job) = (r.string()?, r.string()?, r.string()?);
-    }
-    Some(start)
-}
-
-fn decode_module(r: &mut ByteReader<'_>) -> Option<Module> {
-    Some(Module {
-        id: ModuleId(r.u16()?),
-        start: r.u64()?,
-        end: r.u64()?,
-        bias: r.u64()?,
-        path: r.string()?,
-        build_id: r.blob()?.to_vec(),
-        // An entry of version 1.6 ends here.
-        stamp: match r.remaining() {
-            0 => Stamp::default(),
-            _ => Stamp { size: r.u64()?, modified_ns: r.u64()? },
-        },
-        copy: String::new(),
-    })
-}
-
 /// A name with a slash would lead out of the directory.
-fn decode_copy(r: &mut ByteReader<'_>, modules: &mut [Module]) -> Option<()> {
-    let (id, name) = (ModuleId(r.u16()?), r.string()?);
+fn take_copy((id, name): (ModuleId, String), modules: &mut [Module]) {
     let is_name = !name.contains('/');
     modules.iter_mut().filter(|m| m.id == id && is_name).for_each(|m| m.copy.clone_from(&name));
-    Some(())
-}
-
-fn decode_sites(r: &mut ByteReader<'_>) -> Option<Vec<SiteCounts>> {
-    let n = r.u32()?;
-    let mut sites = Vec::new();
-    for _ in 0..n {
-        sites.push(SiteCounts {
-            place: CodeAddress(r.u64()?),
-            splits: r.u64()?,
-            steals: r.u64()?,
-            stolen_ns: r.u64()?,
-            executions: 0,
-        });
-    }
-    for site in &mut sites {
-        site.executions = r.u64().unwrap_or(0);
-    }
-    Some(sites)
-}
-
-fn decode_directives(r: &mut ByteReader<'_>) -> Option<Vec<Directive>> {
-    let n = r.u32()?;
-    let mut directives = Vec::new();
-    for _ in 0..n {
-        let (place, kind) = (CodeAddress(r.u64()?), r.u8()?);
-        let (executions, uncaptured) = (r.u64()?, r.u64()?);
-        let kind = DirectiveKind::from_number(kind);
-        directives.extend(kind.map(|kind| Directive { place, kind, executions, uncaptured }));
-    }
-    Some(directives)
-}
-
-fn decode_unprofiled(r: &mut ByteReader<'_>) -> Option<Unprofiled> {
-    Some(Unprofiled { executable: r.string()?, reason: r.string()? })
-}
-
-fn decode_end(r: &mut ByteReader<'_>) -> Option<End> {
-    let (monotonic_ns, reason) = (r.u64()?, r.string()?);
-    let (cores, threads, workers) = (r.u32()?, r.u32()?, r.u32()?);
-    let n = r.u32()?;
-    let mut losses = Vec::new();
-    for _ in 0..n {
-        let (cause, count) = (r.u8()?, r.u64()?);
-        losses.extend(LossCause::from_number(cause).map(|c| (c, count)));
-    }
-    // An entry of version 1.1 ends here.
-    let mut cpu = match r.remaining() {
-        0 => CpuTimes::default(),
-        _ => CpuTimes {
-            process_ns: r.u64()?,
-            children_ns: r.u64()?,
-            unsampled_ns: r.u64()?,
-            estimated_wait_ns: r.u64()?,
-            // An entry of version 1.3 ends before this.
-            unknown_lock_wait_ns: match r.remaining() {
-                0 => 0,
-                _ => r.u64()?,
-            },
-            run_delay_ns: 0,
-        },
-    };
-    // An entry of version 1.5 ends here.
-    let mean = f64::from_bits(r.u64().unwrap_or(0));
-    cpu.run_delay_ns = r.u64().unwrap_or(0);
-    let mean_cores = if mean.is_finite() && mean > 0.0 { mean } else { f64::from(cores) };
-    Some(End { monotonic_ns, reason, cores, mean_cores, threads, workers, losses, cpu })
 }
 
 #[cfg(test)]
@@ -627,31 +470,60 @@ mod tests {
     }
 
     #[test]
-    fn older_starts_have_no_host() {
+    fn what_is_written_is_read_until_it_ends() {
+        let text = |text: &str| text.to_owned();
         let start = Start {
-            executable: "/bin/true".to_owned(),
+            pid: 7,
+            executable: text("/bin/é"),
+            arguments: vec![text("a"), text("")],
             rate_ceiling: 7,
-            host: "node17".to_owned(),
-            boot: "b-1".to_owned(),
-            job: "123.server".to_owned(),
+            job: text("123.server"),
             ..Start::default()
         };
-        let entry = encode(&Entry::Start(start.clone()));
-        let parse = |cut: usize| {
-            let payload = &entry[8..entry.len() - cut];
-            let mut file = encode_header().to_vec();
-            file.extend(KIND_START.to_le_bytes());
-            file.extend((payload.len() as u32).to_le_bytes());
-            file.extend(payload);
-            Process::parse(&file)
+        let module = Module {
+            id: ModuleId(3),
+            path: text("/lib/x"),
+            build_id: vec![0xff, 0],
+            stamp: Stamp { size: 1, modified_ns: 2 },
+            copy: String::new(),
         };
-        let added =
-            3 * 4 + [&start.host, &start.boot, &start.job].map(String::len).iter().sum::<usize>();
-        assert_eq!(parse(0).map(|p| p.start), Ok(start.clone()));
-        let older = Start { host: String::new(), boot: String::new(), job: String::new(), ..start };
-        assert_eq!(parse(added).map(|p| (p.start, p.damaged)), Ok((older, false)));
-        for cut in (1..added).chain([added + 1]) {
-            assert_eq!(parse(cut), Err(ProcessError::NoStart), "{cut}");
+        let end = End {
+            reason: text("exit"),
+            mean_cores: 1.5,
+            losses: vec![(LossCause::DiskFull, 9)],
+            cpu: CpuTimes { run_delay_ns: 5, ..CpuTimes::default() },
+            ..End::default()
+        };
+        let place = CodeAddress::new(ModuleId(3), 8);
+        let sites = vec![SiteCounts { place, splits: 1, steals: 2, stolen_ns: 3, executions: 4 }];
+        let kind = DirectiveKind::OmpTask;
+        let directives = vec![Directive { place, kind, executions: 5, uncaptured: 6 }];
+        let program = Unprofiled { executable: text("/bin/sh"), reason: text("musl") };
+        let entries = [
+            Entry::Start(start.clone()),
+            Entry::Module(module.clone()),
+            Entry::Copy(ModuleId(3), text("module-1.elf")),
+            Entry::Copy(ModuleId(3), text("../x")),
+            Entry::Sites(sites.clone()),
+            Entry::Unprofiled(program.clone()),
+            Entry::Directives(directives.clone()),
+            Entry::End(end.clone()),
+        ];
+        let mut file = encode_header().to_vec();
+        file.extend(entries.iter().flat_map(encode));
+        let whole = Process {
+            start,
+            modules: vec![Module { copy: text("module-1.elf"), ..module }],
+            end: Some(end),
+            sites,
+            unprofiled: vec![program],
+            directives,
+            damaged: false,
+        };
+        assert_eq!(Process::parse(&file), Ok(whole.clone()));
+        for length in 16 + encode(&entries[0]).len() + 1..file.len() {
+            let cut = Process::parse(&file[..length]).expect("a start");
+            assert!(cut.end.is_none() && cut.start == whole.start, "{length}");
         }
     }
 

@@ -20,6 +20,7 @@ pub use metric::{
 
 use crate::address::CodeAddress;
 use crate::loss::{LOSS_SLOTS, LossCause};
+use crate::numbered;
 use std::fmt;
 
 /// First bytes of every profile.
@@ -85,33 +86,19 @@ pub mod header {
     pub const METRICS: usize = 512;
 }
 
-/// How many physical (left) and logical (right) notes a bichord has (paper, section 3.1).
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-#[repr(u8)]
-pub enum Association {
-    /// 1 <-> 1: native code.
-    OneToOne = 1,
-    /// 1 <-> 0: one frame of run-time support.
-    OneToZero = 2,
-    /// M <-> 0: several frames of run-time support.
-    ManyToZero = 3,
-    /// M <-> 1: several frames implement one user-level frame.
-    ManyToOne = 4,
-    /// 1 <-> M: one frame stands for several user-level frames.
-    OneToMany = 5,
-}
-
-impl Association {
-    /// From its number in a record.
-    pub fn from_number(n: u8) -> Option<Association> {
-        Some(match n {
-            1 => Association::OneToOne,
-            2 => Association::OneToZero,
-            3 => Association::ManyToZero,
-            4 => Association::ManyToOne,
-            5 => Association::OneToMany,
-            _ => return None,
-        })
+numbered! {
+    /// How many physical (left) and logical (right) notes a bichord has (paper, section 3.1).
+    Association {
+        /// Native code.
+        OneToOne = 1, "1<->1";
+        /// One frame of run-time support.
+        OneToZero = 2, "1<->0";
+        /// Several frames of run-time support.
+        ManyToZero = 3, "M<->0";
+        /// Several frames implement one user-level frame.
+        ManyToOne = 4, "M<->1";
+        /// One frame stands for several user-level frames.
+        OneToMany = 5, "1<->M";
     }
 }
 
@@ -393,7 +380,7 @@ impl<'a> Profile<'a> {
             k if k == RecordKind::Note as u32 => ((parent as usize) < index && parent != 0)
                 .then_some(Record::Note {
                     parent,
-                    association: Association::from_number((meta >> 4 & 0xf) as u8)?,
+                    association: Association::from_number(meta >> 4 & 0xf)?,
                     note_id: meta >> 8,
                     ip: CodeAddress(ip),
                     lip: CodeAddress(lip),

@@ -4,24 +4,8 @@
 //! belongs to one innermost scope, one source line, and at most one overhead category. Names are indices into
 //! one string table.
 //!
-//! In a file: a header ([`sealed`](crate::sealed); flags: bit 0 = complete), then one checksummed payload.
-//! `v` is an unsigned LEB128 number; `s` is `v length, bytes`;
-//! `o` is a `v` that is 0 for none, else the value plus one; `l` is `o file`, followed by
-//! `v line` when the file is there.
-//!
-//! | payload, in this order | fields |
-//! |---|---|
-//! | identity | s module, s build id, v count, s note … |
-//! | strings | v count, s … |
-//! | procedures | v count, then each: v name, v linkage name, l declared, v origin, o tag |
-//! | scopes | v count, then each: v kind + 4 × origin, d procedure, p parent, v name, l declared, l site |
-//! | spans | v count, then each: v start minus the last end, v length, d procedure, e scope, l line, o tag |
-//! | columns of scopes (since 2.1) | v count, then each: v scope minus the one before, v column |
-//! | columns of calls (since 2.1) | v count, then each: v address minus the one before, v column |
-//!
-//! `d` is a `v` of a difference n to the same field of the element before (0 before the first, and where that
-//! element has none): 2n, or −2n − 1 where n is negative. `e` is a `v` that is 0 for none, else `d` plus one.
-//! `p` is a `v` of the own index minus the parent's, 0 for no parent.
+//! In a file: a header ([`sealed`](crate::sealed)), then one checksummed payload, of which FORMATS.md has the
+//! table.
 
 mod columns;
 mod decode;

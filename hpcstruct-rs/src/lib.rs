@@ -230,7 +230,7 @@ fn analyse_in(
     };
     let products = products(&inputs, options.progress.as_deref());
     notes.extend(products.iter().flat_map(|p| p.notes.iter().cloned()));
-    let code_map = CodeMap::new(&inputs, &products, &unwind.ranges);
+    let code_map = CodeMap::new(&inputs, &products, &unwind);
     let by_procedure = code_map.by_procedure();
     let sources = loops::Sources {
         image: &image,

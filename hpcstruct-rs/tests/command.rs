@@ -66,9 +66,6 @@ fn load_map(pid: u32, image: u64, modules: &[(u16, &str, &[u8])]) -> Vec<u8> {
     for (id, path, build_id) in modules {
         data.extend(process::encode(&Entry::Module(Module {
             id: ModuleId(*id),
-            start: 0,
-            end: 0,
-            bias: 0,
             path: (*path).to_owned(),
             build_id: build_id.to_vec(),
             stamp: Stamp::default(),

@@ -214,3 +214,35 @@ fn code_of_no_unit_takes_no_line_of_the_unit_before() {
     assert_eq!(lines("f"), [Some(5)]);
     assert_eq!(lines("g"), [None]);
 }
+
+/// As glibc has it: the entry begins a byte before the symbol, which has no size.
+const TRAMPOLINE: &str = "
+.text
+.globl f
+.type f,@function
+f: ret
+.size f,.-f
+.cfi_startproc
+.cfi_signal_frame
+.cfi_def_cfa rsp, 8
+nop
+__restore_rt: mov $15, %rax
+syscall
+.cfi_endproc
+";
+
+#[test]
+fn code_that_returns_from_signal_handlers_has_its_name() {
+    let folder = Folder::new("undescribed-trampoline");
+    folder.write("p.s", TRAMPOLINE);
+    let library = folder.gcc("p.s", "p.so", &["-nostdlib", "-shared"]);
+    for is_stripped in [false, true] {
+        if is_stripped {
+            folder.run("strip", &["p.so"]);
+        }
+        let structure = whole(&library);
+        let names: Vec<&str> =
+            structure.spans.iter().map(|s| procedure_name(&structure, s)).collect();
+        assert_eq!(names, ["f", "__restore_rt"], "{is_stripped}");
+    }
+}

@@ -203,13 +203,13 @@ impl Process {
             bytes = written;
         }
         let name = format!("process-{}-{}.hpcproc", self.pid, self.image);
-        let file = self.file(program, totals, longest_ns);
+        let file = self.file(totals, longest_ns);
         std::fs::write(directory.join(name), file)?;
         Ok(totals)
     }
 
     /// The process file. The run took as long as its effort on one core for each thread.
-    fn file(&self, program: &Program, totals: Totals, longest_ns: u64) -> Vec<u8> {
+    fn file(&self, totals: Totals, longest_ns: u64) -> Vec<u8> {
         let cores = self.threads.len() as u32;
         let work_ns = totals.work_ns + totals.overhead_ns;
         let wall_ns = (work_ns + totals.idleness_ns).div_ceil(u64::from(cores));
@@ -231,9 +231,6 @@ impl Process {
         };
         let module = Module {
             id: MODULE,
-            start: 0,
-            end: program.size(),
-            bias: 0,
             path: EXECUTABLE.to_owned(),
             build_id: BUILD_ID.to_vec(),
             stamp: Stamp::default(),

@@ -6,6 +6,7 @@ use super::{
 };
 use crate::address::CodeAddress;
 use crate::bytes::{ByteReader, ByteWriter};
+use crate::fields::{Field, structures};
 use crate::sealed::{FileError, Kind};
 use std::collections::BTreeMap;
 
@@ -28,40 +29,6 @@ pub fn file_name(pid: u32, image: u64) -> String {
 /// Stands for no number: of the thread of a segment that several threads ran, of an index.
 const NONE: u32 = u32::MAX;
 
-/// What the payload consists of. Reading returns `None` past the end or for an impossible value.
-trait Field: Sized {
-    fn write(&self, w: &mut ByteWriter);
-    fn read(r: &mut ByteReader<'_>) -> Option<Self>;
-}
-
-macro_rules! numbers {
-    ($($number:ident)*) => { $(
-        impl Field for $number {
-            fn write(&self, w: &mut ByteWriter) {
-                w.$number(*self);
-            }
-            fn read(r: &mut ByteReader<'_>) -> Option<Self> {
-                r.$number()
-            }
-        }
-    )* };
-}
-
-numbers! { u8 u32 u64 }
-
-macro_rules! structures {
-    ($($kind:ty, $name:ident { $($field:ident)* })*) => { $(
-        impl Field for $kind {
-            fn write(&self, w: &mut ByteWriter) {
-                $(self.$field.write(w);)*
-            }
-            fn read(r: &mut ByteReader<'_>) -> Option<Self> {
-                Some($name { $($field: Field::read(r)?),* })
-            }
-        }
-    )* };
-}
-
 structures! {
     Segment<u32>, Segment { begin end edge rank thread time count }
     Procedure, Procedure { name work on_path zeroed_span }
@@ -72,45 +39,6 @@ structures! {
     Quality, Quality { resyncs exact_edges woken_edges grains lost_edges }
     Rank<u32>, Rank { job rank ranks savings names first segments contexts exports }
     Export<u32>, Export { length last before contexts marks }
-}
-
-impl Field for bool {
-    fn write(&self, w: &mut ByteWriter) {
-        u8::from(*self).write(w);
-    }
-    fn read(r: &mut ByteReader<'_>) -> Option<Self> {
-        [false, true].get(usize::from(r.u8()?)).copied()
-    }
-}
-
-impl Field for String {
-    fn write(&self, w: &mut ByteWriter) {
-        w.string(self);
-    }
-    fn read(r: &mut ByteReader<'_>) -> Option<Self> {
-        r.string()
-    }
-}
-
-impl<A: Field, B: Field> Field for (A, B) {
-    fn write(&self, w: &mut ByteWriter) {
-        self.0.write(w);
-        self.1.write(w);
-    }
-    fn read(r: &mut ByteReader<'_>) -> Option<Self> {
-        Some((A::read(r)?, B::read(r)?))
-    }
-}
-
-impl<T: Field> Field for Vec<T> {
-    fn write(&self, w: &mut ByteWriter) {
-        (self.len() as u32).write(w);
-        self.iter().for_each(|element| element.write(w));
-    }
-    /// Takes memory for each element that is there, whatever the count says.
-    fn read(r: &mut ByteReader<'_>) -> Option<Self> {
-        (0..r.u32()?).map(|_| T::read(r)).collect()
-    }
 }
 
 impl Field for Option<u32> {

@@ -379,9 +379,6 @@ impl Run {
     pub fn module(&mut self, id: u16, path: &str, build_id: &[u8]) {
         self.modules.push(Module {
             id: ModuleId(id),
-            start: 0x1000_0000 * u64::from(id),
-            end: 0x1000_0000 * u64::from(id) + 0x10_0000,
-            bias: 0,
             path: path.to_owned(),
             build_id: build_id.to_vec(),
             stamp: Stamp::default(),

@@ -100,9 +100,6 @@ fn append_modules(modules: &[loadmap::Module]) {
     let entry = |m: &loadmap::Module| {
         process::encode(&Entry::Module(process::Module {
             id: m.id,
-            start: m.start,
-            end: m.end,
-            bias: m.bias,
             path: m.path.clone(),
             build_id: m.build_id.clone(),
             stamp: m.file.stamp(),
@@ -197,7 +194,6 @@ fn take_up_modules() -> bool {
     append_modules(&changes.added);
     for id in changes.removed {
         agents::evict(id);
-        append_or_count(&Entry::Unload(id));
     }
     // Our own library and the C library have no role, and it takes a while to read their symbols.
     let own = take_up_modules as *const () as u64;

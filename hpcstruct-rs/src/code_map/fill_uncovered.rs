@@ -8,6 +8,7 @@ use super::{Code, CodeMap, CodeRange, MappedProcedure};
 use crate::base::parallel;
 use crate::base::strings::Map;
 use crate::names;
+use crate::symbols::unwind_table::Unwind;
 use crate::unit_analysis::classify::FileFacts;
 use crate::unit_analysis::function_info::{self, FunctionInfo};
 use crate::unit_analysis::{Inputs, Piece};
@@ -20,12 +21,16 @@ const CHUNK: usize = 512;
 /// The procedure of all linkage-table sections.
 const STUBS: &str = "[plt]";
 
+/// What C libraries call the code to which a signal handler returns. Its unwind entry begins a byte before
+/// its symbol, for unwinders look up the byte before a return address.
+const TRAMPOLINE: &str = "__restore_rt";
+
 /// Covers all wanted code that is still free. `loose`: lines of code without procedure entries.
 pub(super) fn fill<'f>(
     code_map: &'f mut CodeMap,
     inputs: &'f Inputs<'_, '_>,
     mut loose: Vec<Piece>,
-    unwind: &[Range<u64>],
+    unwind: &'f Unwind,
 ) {
     loose.sort_by_key(|p| p.start);
     // Units may overlap (folded functions): the first one keeps the code.
@@ -47,6 +52,7 @@ pub(super) fn fill<'f>(
         code_map,
         by_linkage,
         inputs,
+        trampolines: &unwind.trampolines,
         loose,
         free,
         added: Vec::new(),
@@ -63,7 +69,7 @@ pub(super) fn fill<'f>(
         }
         filler.close();
     }
-    for range in unwind {
+    for range in &unwind.ranges {
         if inputs.wanted.hits(range) {
             filler.fill(range.clone(), None);
         }
@@ -173,6 +179,8 @@ struct Filler<'f, 'd> {
     /// First procedure of each requested linkage name: those of cold parts, and [`STUBS`].
     by_linkage: Map<StringId, Option<u32>>,
     inputs: &'f Inputs<'f, 'd>,
+    /// [`Unwind::trampolines`].
+    trampolines: &'f [u64],
     /// Lines of code without procedure entries: sorted.
     loose: Vec<Piece>,
     /// Code that no earlier pass covered: sorted, disjoint.
@@ -233,6 +241,9 @@ impl Filler<'_, '_> {
                     }
                     info.origin = Origin::System;
                     info
+                }
+                _ if self.trampolines.contains(&range.start) => {
+                    function_info::of_symbol(classifier, TRAMPOLINE, None)
                 }
                 _ => function_info::of_symbol(classifier, &format!("?{:#x}", range.start), None),
             },

@@ -8,6 +8,7 @@
 mod fill_uncovered;
 
 use crate::base::parallel;
+use crate::symbols::unwind_table::Unwind;
 use crate::unit_analysis::classify::OverheadTag;
 use crate::unit_analysis::function_info::FunctionInfo;
 use crate::unit_analysis::{Function, Inputs, Piece, UnitAnalysis};
@@ -75,11 +76,7 @@ impl ByProcedure {
 
 impl CodeMap {
     /// Divides the code among the procedures.
-    pub(crate) fn new(
-        inputs: &Inputs<'_, '_>,
-        units: &[UnitAnalysis],
-        unwind: &[Range<u64>],
-    ) -> CodeMap {
+    pub(crate) fn new(inputs: &Inputs<'_, '_>, units: &[UnitAnalysis], unwind: &Unwind) -> CodeMap {
         let mut code_map = CodeMap::default();
         code_map.add_functions(units, inputs.threads);
         let loose = units.iter().flat_map(|p| p.loose.iter().copied());

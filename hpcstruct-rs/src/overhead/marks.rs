@@ -11,38 +11,30 @@ const MODULE_MARK: &str = "parallel_overhead";
 /// The category of a mark that names none.
 pub(crate) const OTHER: &str = "other";
 
-pub(crate) fn category_of_file(path: &str) -> Option<&str> {
+/// The category of a marked file, and the mark in words.
+pub(crate) fn mark_of_file(path: &str) -> Option<(&str, &'static str)> {
     let base = path.rsplit('/').next().unwrap_or(path);
     if let Some(rest) = base.strip_prefix(LINE_MARK) {
-        return match rest.strip_prefix(':') {
-            Some("") => Some(OTHER),
-            Some(category) => Some(category),
-            None => rest.is_empty().then_some(OTHER),
+        let category = match rest.strip_prefix(':') {
+            Some("") => OTHER,
+            Some(category) => category,
+            None if rest.is_empty() => OTHER,
+            None => return None,
         };
+        return Some((category, "`#line` file name `hpctoolkit:parallel-overhead`"));
     }
     let stem = base.strip_suffix(".rs")?;
     if matches!(stem, "parallel-overhead" | MODULE_MARK) {
-        return Some(OTHER);
+        return Some((OTHER, "source file `parallel_overhead.rs`"));
     }
     // The segment after the folder: a file's stem or the folder of a module.
     let mut segments = path.split('/');
     segments.find(|s| *s == MODULE_MARK)?;
-    match segments.next()? {
-        "mod.rs" | "lib.rs" => Some(OTHER),
-        segment => Some(segment.strip_suffix(".rs").unwrap_or(segment)),
-    }
-}
-
-/// In words, the mark of a path that [`category_of_file`] gives a category.
-pub(crate) fn mark_of_file(path: &str) -> &'static str {
-    let base = path.rsplit('/').next().unwrap_or(path);
-    if base.starts_with(LINE_MARK) {
-        "`#line` file name `hpctoolkit:parallel-overhead`"
-    } else if path.split('/').any(|s| s == MODULE_MARK) {
-        "source folder `parallel_overhead`"
-    } else {
-        "source file `parallel_overhead.rs`"
-    }
+    let category = match segments.next()? {
+        "mod.rs" | "lib.rs" => OTHER,
+        segment => segment.strip_suffix(".rs").unwrap_or(segment),
+    };
+    Some((category, "source folder `parallel_overhead`"))
 }
 
 /// The category of an owner path ([`crate::names::crate_origin::RustName::owner_path`]): the module below
@@ -87,7 +79,7 @@ mod tests {
             ("/w/src/main.rs", None),
             ("parallel_overhead/notes.c", None),
         ] {
-            assert_eq!(category_of_file(path), category, "{path}");
+            assert_eq!(mark_of_file(path).map(|mark| mark.0), category, "{path}");
         }
     }
 

@@ -25,6 +25,8 @@ pub(crate) struct Unwind {
     pub(crate) ranges: Vec<Range<u64>>,
     /// Entries whose code has exception handlers.
     pub(crate) handlers: Vec<Handler>,
+    /// Starts of the entries whose code returns from signal handlers.
+    pub(crate) trampolines: Vec<u64>,
 }
 
 impl Unwind {
@@ -70,6 +72,7 @@ impl Unwind {
             return;
         }
         self.ranges.push(start..end);
+        self.trampolines.extend(fde.is_signal_trampoline().then_some(start));
         // A pointer to the pointer is allowed, but no compiler writes it.
         if let Some(gimli::Pointer::Direct(table)) = fde.lsda() {
             self.handlers.push(Handler { start, end, table });

@@ -322,8 +322,7 @@ impl<'a> Classifier<'a> {
     pub(crate) fn file(&self, path: &str) -> FileFacts {
         let id = self.strings.id(path);
         self.files.get_or(&id, || {
-            let marked = marks::category_of_file(path)
-                .map(|category| self.tag(category, marks::mark_of_file(path)));
+            let marked = marks::mark_of_file(path).map(|(category, mark)| self.tag(category, mark));
             let rule = || self.rules.file(path).map(|rule| self.tag_of_rule(rule));
             FileFacts {
                 path: id,

@@ -66,12 +66,6 @@ impl Program {
         Program { contexts: tree.contexts, layers }
     }
 
-    /// Bytes of code.
-    pub(crate) fn size(&self) -> u64 {
-        let places = self.layers.count * self.layers.width * PLACES;
-        u64::from(FIRST_ADDRESS + places * PLACE_BYTES)
-    }
-
     /// The overhead category of a context's own cost is [`TAG`]: the last place of some procedures.
     pub(crate) fn is_overhead(context: &Context) -> bool {
         let place = (context.address.offset() as u32 - FIRST_ADDRESS) / PLACE_BYTES;
