@@ -1,8 +1,10 @@
 //! The command line: options, their help, and nothing else.
 
 use crate::catalogue::Projection;
+use crate::catalogue::metrics::EFFORT;
 use crate::exports;
 use crate::render::numbers::percentage;
+use crate::views::diff::METRICS;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
@@ -50,6 +52,17 @@ Examples:
       the newest database here: with the start-up of a region that ran 2741 times
   hpcprof-rs regions hpcrun-app-database --serial serial-database --format json
       serial times from a run on one worker, for scripts";
+
+const DIFF_EXAMPLES: &str = "\
+Examples:
+  hpcprof-rs diff old-database new-database
+      which contexts got slower or faster, each with the error of the difference
+  hpcprof-rs diff old-database new-database --format json > diff.json
+      all that differs, for scripts
+
+A context is the same in both if the procedures of yours that lead to it have the same names, wherever
+their lines moved and however they were inlined. Give databases of several runs (hpcprof-rs RUN1 RUN2 -o DB)
+to tell small differences from those between runs.";
 
 const PATH_EXAMPLES: &str = "\
 Examples:
@@ -104,6 +117,9 @@ pub enum Command {
     /// The longest chain of work over all threads, and what shortening it would gain
     #[command(after_long_help = PATH_EXAMPLES)]
     CriticalPath(PathArgs),
+    /// What differs between two databases, and what of it is more than chance
+    #[command(after_long_help = DIFF_EXAMPLES)]
+    Diff(DiffArgs),
     /// Writes the calling contexts in another profiler's format
     #[command(after_long_help = EXPORT_EXAMPLES)]
     Export(exports::Request),
@@ -280,6 +296,29 @@ pub struct RegionsArgs {
     /// What the workers do when a region begins
     #[arg(long, value_enum, default_value_t = Workers::Awake)]
     pub workers: Workers,
+}
+
+/// Options of a comparison.
+#[derive(Debug, Args)]
+pub struct DiffArgs {
+    /// Database directory to compare with
+    #[arg(value_name = "A")]
+    pub a: PathBuf,
+    /// Database directory whose differences are shown
+    #[arg(value_name = "B")]
+    pub b: PathBuf,
+    /// Output format
+    #[arg(long, value_enum, default_value_t = TableFormat::Text)]
+    pub format: TableFormat,
+    /// Metric that text shows
+    #[arg(long, value_name = "METRIC", default_value = EFFORT, value_parser = METRICS)]
+    pub metric: String,
+    /// Least percentage of the effort of a context, in one of both
+    #[arg(long, value_name = "PERCENT", default_value_t = 0.1, value_parser = percentage)]
+    pub threshold: f64,
+    /// Contexts that text lists
+    #[arg(long, value_name = "N", default_value_t = 40)]
+    pub rows: usize,
 }
 
 /// Options of a critical path.

@@ -9,8 +9,8 @@ use crate::build::build;
 use crate::catalogue::metrics::{MetricSelector, WORK};
 use crate::catalogue::{Catalogue, Projection};
 use crate::cli::{
-    BuildArgs, Cli, Command, Format, PathArgs, RegionsArgs, ReportFormat, TableFormat, ThreadsArgs,
-    ViewArgs, Workers,
+    BuildArgs, Cli, Command, DiffArgs, Format, PathArgs, RegionsArgs, ReportFormat, TableFormat,
+    ThreadsArgs, ViewArgs, Workers,
 };
 use crate::error::{Error, Result};
 use crate::exports;
@@ -20,12 +20,15 @@ use crate::model::tree::Tree;
 use crate::model::warnings::Warnings;
 use crate::regions::{find, overheads, print};
 use crate::render::critical_path::PathView;
+use crate::render::diff::Comparison;
 use crate::render::json::Form;
 use crate::render::style::Style;
 use crate::render::threads::Threads;
 use crate::render::{csv, folded, json, text};
 use crate::schema;
 use crate::sources::newest;
+use crate::views;
+use crate::views::diff::METRICS;
 use crate::views::fold::{FoldOptions, Folded, fold};
 use crate::views::prune::{Limits, prune};
 use crate::views::view::{View, ViewKind};
@@ -47,6 +50,7 @@ pub fn run(cli: Cli, style: Style, out: &mut impl Write) -> Result<()> {
         Some(Command::Threads(args)) => threads(&args, style, out),
         Some(Command::Regions(args)) => regions(&args, style, out),
         Some(Command::CriticalPath(args)) => critical_path(&args, style, out),
+        Some(Command::Diff(args)) => diff(&args, style, out),
         Some(Command::Export(args)) => export(args, out),
     }
 }
@@ -122,6 +126,19 @@ fn threads(args: &ThreadsArgs, style: Style, out: &mut impl Write) -> Result<()>
         TableFormat::Text => threads.text(args.rows, style, out),
         TableFormat::Json => threads.json(out),
         TableFormat::Csv => threads.csv(out),
+    }
+    .map_err(Error::output)
+}
+
+fn diff(args: &DiffArgs, style: Style, out: &mut impl Write) -> Result<()> {
+    let databases = [Catalogue::open(&args.a)?, Catalogue::open(&args.b)?];
+    let databases = databases.each_ref();
+    let comparison = Comparison { diff: &views::diff::diff(databases, args.threshold)?, databases };
+    let metric = METRICS.iter().position(|name| *name == args.metric).unwrap_or(0);
+    match args.format {
+        TableFormat::Text => comparison.text(metric, args.rows, style, out),
+        TableFormat::Json => comparison.json(out),
+        TableFormat::Csv => comparison.csv(out),
     }
     .map_err(Error::output)
 }

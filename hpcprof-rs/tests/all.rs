@@ -6,6 +6,7 @@ mod cache;
 mod chance;
 mod conservation;
 mod critical_path;
+mod diff;
 mod end_to_end;
 mod exports;
 mod expressions;

@@ -43,10 +43,15 @@ impl DataFile {
 impl Catalogue {
     /// The files of all runs in a folder whose names match a pattern, in the order of their paths.
     pub(super) fn files(&self, folder: &str, name: &str) -> Result<Vec<DataFile>> {
+        self.files_of(folder, "*", name)
+    }
+
+    /// The same of the runs whose keys match a pattern.
+    pub(super) fn files_of(&self, folder: &str, run: &str, name: &str) -> Result<Vec<DataFile>> {
         let sql = "SELECT path, bytes, crc32 FROM data_file WHERE path GLOB ? ORDER BY path";
         self.query(|connection| {
             let mut query = connection.prepare(sql)?;
-            let rows = query.query_map([format!("{folder}/run=*/{name}")], |row| {
+            let rows = query.query_map([format!("{folder}/run={run}/{name}")], |row| {
                 let name: String = row.get(0)?;
                 Ok(DataFile {
                     path: self.directory().join(&name),

@@ -12,6 +12,8 @@ use rusqlite::Result as SqlResult;
 pub struct FoldedContext {
     /// What it is. Its parent is not filled in.
     pub node: TreeNode,
+    /// Its key.
+    pub key: i64,
     /// Its values and those of all contexts below it.
     pub inclusive: Vec<i64>,
     /// Its own values.
@@ -76,13 +78,14 @@ impl Catalogue {
     /// The context in a row. `last` is the last row below its parent.
     fn folded_context(&self, row: i64, last: i64) -> SqlResult<FoldedContext> {
         let sql = format!(
-            "SELECT c.last, c.recursion, {SCOPE_COLUMNS}
+            "SELECT c.last, c.recursion, c.key, {SCOPE_COLUMNS}
              FROM context c JOIN scope s ON s.id = c.scope WHERE c.id = ?"
         );
         let mut query = self.connection.prepare_cached(&sql)?;
-        let (own_last, node) = query.query_row([row], |found| {
-            let node = code::scope(found, 2, &self.code)?;
-            Ok((found.get::<_, i64>(0)?, TreeNode { recursion: found.get(1)?, ..node }))
+        let (own_last, node, key) = query.query_row([row], |found| {
+            let node = code::scope(found, 3, &self.code)?;
+            let node = TreeNode { recursion: found.get(1)?, ..node };
+            Ok((found.get::<_, i64>(0)?, node, found.get(2)?))
         })?;
         if own_last < row || own_last > last {
             return Err(inconsistent("context.last"));
@@ -97,6 +100,6 @@ impl Catalogue {
             inclusive[metric] = found.get(1)?;
             exclusive[metric] = found.get(2)?;
         }
-        Ok(FoldedContext { node, inclusive, exclusive, rows: (row, own_last) })
+        Ok(FoldedContext { node, key, inclusive, exclusive, rows: (row, own_last) })
     }
 }

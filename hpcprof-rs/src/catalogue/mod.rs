@@ -10,6 +10,7 @@ mod contexts;
 pub mod critical_path;
 mod files;
 pub mod folded;
+pub mod keyed;
 pub mod metrics;
 pub mod spreads;
 mod sql;

@@ -77,6 +77,25 @@ impl Errors<'_> {
     }
 }
 
+impl Errors<'_> {
+    /// The standard error of a part of a time that is known as a whole; of effort without a metric. `None` if
+    /// the metric is measured, not sampled.
+    pub fn of_part(self, metric: Option<usize>, part: &[i64], whole: &[i64]) -> Option<f64> {
+        let sums = |values: &[i64]| match metric {
+            Some(metric) => Some((values[metric] as f64, self.squares(metric, values)?)),
+            None => {
+                let square = values.get(first_square(values.len()) + EFFORT);
+                let sum: f64 = values.iter().take(FIXED.len()).map(|v| *v as f64).sum();
+                Some((sum, square.map_or(0.0, |v| *v as f64 * SQUARE_NS)))
+            }
+        };
+        let ((sum, squares), (all, all_squares)) = (sums(part)?, sums(whole)?);
+        let share = if all > 0.0 { sum / all } else { 0.0 };
+        let others = (all_squares - squares).max(0.0);
+        Some((squares * (1.0 - share).powi(2) + others * share.powi(2)).sqrt())
+    }
+}
+
 impl Sampled {
     /// Whether it errs by so much that the error is worth a word.
     pub fn is_few(self) -> bool {

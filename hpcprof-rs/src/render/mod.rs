@@ -3,6 +3,7 @@
 pub mod chance;
 pub mod critical_path;
 pub mod csv;
+pub mod diff;
 pub mod folded;
 pub mod json;
 pub mod loops;

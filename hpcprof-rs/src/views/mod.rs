@@ -6,6 +6,7 @@
 
 pub mod bottom_up;
 pub mod critical_path;
+pub mod diff;
 pub mod flat;
 pub mod fold;
 pub mod prune;
