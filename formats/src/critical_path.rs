@@ -51,7 +51,7 @@ impl Edge {
 }
 
 /// A critical path, with places `P` and procedures that are known by an `N`.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Default)]
 pub struct CriticalPath<P = Site, N = ProcedureName> {
     /// Process id.
     pub pid: u32,
@@ -181,6 +181,12 @@ pub enum ProcedureName {
     /// An address in its code, and how many procedures are around it there: 0 for the one that has the
     /// machine code, more for one that is inlined in it.
     Function(CodeAddress, u32),
+}
+
+impl Default for ProcedureName {
+    fn default() -> Self {
+        ProcedureName::Mark(String::new())
+    }
 }
 
 impl fmt::Display for ProcedureName {
@@ -325,34 +331,6 @@ pub struct Prediction {
     pub lower: f64,
     /// No schedule is longer in which a worker is idle only for want of work (Brent): (T1 - Tinf) / P + Tinf.
     pub upper: f64,
-}
-
-// Not derived, which would ask the same of `P` and `N`.
-impl<P, N> Default for CriticalPath<P, N> {
-    fn default() -> Self {
-        CriticalPath {
-            pid: 0,
-            image: 0,
-            complete: false,
-            work: 0,
-            span: 0,
-            burdened_span: 0,
-            span_at_least: 0,
-            levels: Vec::new(),
-            wall: 0,
-            spawn_cost: 0,
-            message_cost: 0,
-            segments: Vec::new(),
-            procedures: Vec::new(),
-            near: Vec::new(),
-            starts: Vec::new(),
-            on_path: Vec::new(),
-            threads: Vec::new(),
-            quality: Quality::default(),
-            rank: None,
-            ranks: Vec::new(),
-        }
-    }
 }
 
 impl<P, N> CriticalPath<P, N> {

@@ -38,6 +38,20 @@ macro_rules! structures {
     )* };
 }
 
+/// Enums that are known by their numbers.
+macro_rules! by_number {
+    ($($kind:ident)*) => { $(
+        impl Field for $kind {
+            fn write(&self, w: &mut ByteWriter) {
+                w.u8(*self as u8);
+            }
+            fn read(r: &mut ByteReader<'_>) -> Option<Self> {
+                $kind::from_number(r.u8()?)
+            }
+        }
+    )* };
+}
+
 impl Field for CodeAddress {
     fn write(&self, w: &mut ByteWriter) {
         w.u64(self.0);
@@ -86,4 +100,4 @@ impl<T: Field> Field for Vec<T> {
     }
 }
 
-pub(crate) use structures;
+pub(crate) use {by_number, structures};

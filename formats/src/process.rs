@@ -6,7 +6,7 @@
 
 use crate::address::{CodeAddress, ModuleId};
 use crate::bytes::{ByteReader, ByteWriter};
-use crate::fields::{Field, structures};
+use crate::fields::{Field, by_number, structures};
 use crate::loss::LossCause;
 use crate::numbered;
 use std::fmt;
@@ -308,23 +308,7 @@ impl Field for ModuleId {
     }
 }
 
-impl Field for DirectiveKind {
-    fn write(&self, w: &mut ByteWriter) {
-        w.u8(*self as u8);
-    }
-    fn read(r: &mut ByteReader<'_>) -> Option<Self> {
-        DirectiveKind::from_number(r.u8()?)
-    }
-}
-
-impl Field for LossCause {
-    fn write(&self, w: &mut ByteWriter) {
-        w.u8(*self as u8);
-    }
-    fn read(r: &mut ByteReader<'_>) -> Option<Self> {
-        LossCause::from_number(r.u8()?)
-    }
-}
+by_number! { DirectiveKind LossCause }
 
 /// One entry, ready to append.
 pub fn encode(entry: &Entry) -> Vec<u8> {

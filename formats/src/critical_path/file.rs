@@ -2,11 +2,11 @@
 
 use super::{
     CriticalPath, Edge, Export, Level, Near, OnPath, Procedure, ProcedureName, Quality, Rank,
-    Segment, Site, Start,
+    RankShare, Segment, Site, Start,
 };
 use crate::address::CodeAddress;
 use crate::bytes::{ByteReader, ByteWriter};
-use crate::fields::{Field, structures};
+use crate::fields::{Field, by_number, structures};
 use crate::sealed::{FileError, Kind};
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 pub static KIND: Kind = Kind {
     name: "critical path",
     magic: *b"HPCRPATH",
-    major: 5,
+    major: 6,
     minor: 0,
     remedy: "measure again, with the hpcrun-rs of hpcprof-rs's release",
 };
@@ -37,6 +37,11 @@ structures! {
     Level, Level { cores time work }
     Start<u32>, Start { place edge first count time beside }
     Quality, Quality { resyncs exact_edges woken_edges grains lost_edges }
+    Numbered, CriticalPath {
+        pid image complete work span burdened_span span_at_least wall spawn_cost message_cost levels quality
+        segments procedures near starts on_path threads rank ranks
+    }
+    RankShare, RankShare { rank work on_path }
     Rank<u32>, Rank { job rank ranks savings names first segments contexts exports }
     Export<u32>, Export { length last before contexts marks }
 }
@@ -50,14 +55,7 @@ impl Field for Option<u32> {
     }
 }
 
-impl Field for Edge {
-    fn write(&self, w: &mut ByteWriter) {
-        (*self as u8).write(w);
-    }
-    fn read(r: &mut ByteReader<'_>) -> Option<Self> {
-        Edge::from_number(r.u8()?)
-    }
-}
+by_number! { Edge }
 
 impl Field for Site {
     fn write(&self, w: &mut ByteWriter) {
@@ -122,58 +120,12 @@ impl Field for ProcedureName {
 /// A path whose places are numbers of sites.
 type Numbered = CriticalPath<u32>;
 
-impl Field for (Numbered, Vec<Site>) {
+impl Field for Option<Rank<u32>> {
     fn write(&self, w: &mut ByteWriter) {
-        let (path, sites) = self;
-        path.pid.write(w);
-        path.image.write(w);
-        path.complete.write(w);
-        let spans = [path.span, path.burdened_span, path.span_at_least];
-        let others = [path.wall, path.spawn_cost, path.message_cost];
-        path.work.write(w);
-        spans.iter().chain(&others).for_each(|time| time.write(w));
-        path.levels.write(w);
-        path.quality.write(w);
-        sites.write(w);
-        path.segments.write(w);
-        path.procedures.write(w);
-        path.near.write(w);
-        path.starts.write(w);
-        path.on_path.write(w);
-        path.threads.write(w);
-        let ranks = path.rank.iter().cloned();
-        ranks.collect::<Vec<_>>().write(w);
+        self.iter().cloned().collect::<Vec<_>>().write(w);
     }
     fn read(r: &mut ByteReader<'_>) -> Option<Self> {
-        let mut path = Numbered {
-            pid: r.u32()?,
-            image: r.u64()?,
-            complete: Field::read(r)?,
-            work: r.u64()?,
-            span: r.u64()?,
-            burdened_span: r.u64()?,
-            span_at_least: r.u64()?,
-            wall: r.u64()?,
-            spawn_cost: r.u64()?,
-            message_cost: r.u64()?,
-            levels: Field::read(r)?,
-            quality: Field::read(r)?,
-            ..Numbered::default()
-        };
-        let sites: Vec<Site> = Field::read(r)?;
-        path.segments = Field::read(r)?;
-        path.procedures = Field::read(r)?;
-        path.near = Field::read(r)?;
-        path.starts = Field::read(r)?;
-        path.on_path = Field::read(r)?;
-        path.threads = Field::read(r)?;
-        let ranks: Vec<Rank<u32>> = Field::read(r)?;
-        path.rank = ranks.into_iter().next();
-        if path.rank.as_ref().is_some_and(|rank| !rank.is_ordered()) {
-            return None;
-        }
-        let are_known = path.places().all(|place| (*place as usize) < sites.len());
-        are_known.then_some((path, sites))
+        Some(Vec::read(r)?.into_iter().next())
     }
 }
 
@@ -185,7 +137,7 @@ impl CriticalPath {
         let sites: BTreeMap<Site, u32> = sites.into_keys().zip(0..).collect();
         let path = self.clone().map(|site| sites[&site], |name| name);
         let mut payload = ByteWriter::new();
-        (path, sites.into_keys().collect()).write(&mut payload);
+        (sites.into_keys().collect::<Vec<_>>(), path).write(&mut payload);
         let (length, sum) = (payload.data.len(), crc32fast::hash(&payload.data));
         let mut bytes = KIND.header(0, length as u64, sum);
         bytes.extend(payload.data);
@@ -195,8 +147,13 @@ impl CriticalPath {
     /// Reads the bytes of a file.
     pub fn decode(data: &[u8]) -> Result<CriticalPath, FileError> {
         let (.., payload) = KIND.open(data)?;
-        let read: Option<(Numbered, Vec<Site>)> = Field::read(&mut ByteReader::new(payload));
-        let (path, sites) = read.ok_or(KIND.corrupt("a part of its payload"))?;
+        let read: Option<(Vec<Site>, Numbered)> = Field::read(&mut ByteReader::new(payload));
+        let is_sound = |(sites, path): &(Vec<Site>, Numbered)| {
+            path.rank.as_ref().is_none_or(Rank::is_ordered)
+                && path.places().all(|place| (*place as usize) < sites.len())
+        };
+        let read = read.filter(is_sound).ok_or(KIND.corrupt("a part of its payload"))?;
+        let (sites, path) = read;
         Ok(path.map(|place| sites[place as usize].clone(), |name| name))
     }
 }

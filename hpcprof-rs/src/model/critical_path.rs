@@ -4,7 +4,7 @@ use hpc_formats::critical_path as path;
 use std::sync::Arc;
 
 /// A procedure of a path.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Known {
     /// Its name, and where it is declared.
     pub place: Arc<path::Place>,

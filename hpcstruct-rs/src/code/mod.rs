@@ -160,7 +160,13 @@ impl<'a, 'd> Program<'a, 'd> {
         analysis.by_name = analysis.known_by_name();
         let codes = analysis.decode();
         let known = std::mem::take(&mut analysis.by_name.never_return);
-        let procedure = |i: usize| Some((&analysis.units[i], codes.get(i)?));
+        let returning = self.named.iter().filter(|(_, name)| noreturn::known_to_return(name));
+        let returning: Vec<u32> =
+            returning.filter_map(|(address, _)| analysis.entered_at(*address)).collect();
+        let procedure = |i: usize| {
+            let is_open = !returning.contains(&(i as u32));
+            Some((&analysis.units[i], codes.get(i).filter(|_| is_open)?))
+        };
         let never = noreturn::settle(analysis.units.len(), procedure, known, self.threads);
         let jobs = jobs(&analysis.units[..wanted]);
         let calls = noted_calls(&analysis.units[..wanted], &codes, &self.noted);

@@ -186,6 +186,29 @@ fn code_behind_a_call_that_never_returns_is_no_target_of_an_unknown_jump() {
 }
 
 #[test]
+fn who_switches_stacks_comes_back() {
+    let code = [
+        0xff, 0xc7, // 0: inc edi             header
+        0xe8, 0x09, 0x00, 0x00, 0x00, // 2: call 10
+        0x85, 0xff, // 7: test edi, edi
+        0x75, 0xf5, // 9: jne 0
+        0xc3, // b: ret
+        0xcc, 0xcc, 0xcc, 0xcc, // c: padding
+        0x0f, 0x0b, // 10: ud2
+    ];
+    let loops_with = |name: &'static [u8]| {
+        let layout = |range: Range<u64>| Layout::new(std::iter::once(range).collect(), 0);
+        let wanted = [0x1000..0x100c, 0x1010..0x1012].into_iter().filter_map(layout).collect();
+        let memory = LoadedImage::of_bytes(0x1000, &code);
+        let named = vec![(0x1010, name)];
+        let program = Program { named, ..Program::new(&memory, wanted) };
+        program.find_all()[0].loops.len()
+    };
+    assert_eq!(loops_with(b"runtime.mcall"), 1);
+    assert_eq!(loops_with(b"runtime.throw"), 0);
+}
+
+#[test]
 fn a_loop_that_only_an_exception_repeats() {
     let bytes = [
         0xff, 0xd1, // 0: call rcx, which may throw    header

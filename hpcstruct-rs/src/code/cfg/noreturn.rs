@@ -52,6 +52,14 @@ const NAMES: [&str; 40] = [
     "_ZSt17rethrow_exceptionNSt15__exception_ptr13exception_ptrE",
 ];
 
+/// Procedures of Go that go on with another stack; who comes back to this one returns from them.
+const SWITCHES: [&[u8]; 2] = [b"runtime.mcall", b"runtime.mcall.abi0"];
+
+/// Whether a procedure is known by its name to return, whatever its code says.
+pub(crate) fn known_to_return(name: &[u8]) -> bool {
+    SWITCHES.contains(&name)
+}
+
 /// Parts of mangled names of Rust procedures that never return, in both manglings.
 const RUST: [&str; 28] = [
     "4core9panicking5panic",
