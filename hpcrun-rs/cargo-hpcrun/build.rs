@@ -9,10 +9,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Folders of Rust sources, relative to this package, and their names in the replacement.
-const SOURCES: [(&str, &str); 5] = [
+const SOURCES: [(&str, &str); 6] = [
     ("../../work-stealing-rt/abi/src", "hpcrun-abi/src"),
     ("../api/src", "hpcrun-api/src"),
     ("../crossbeam-channel/src", "crossbeam-channel/src"),
+    ("../tokio", "tokio"),
     ("../../work-stealing-rt/src", "work-stealing-rt/src"),
     ("../../work-stealing-rt/rayon-core/src", "work-stealing-rt/rayon-core/src"),
 ];

@@ -233,6 +233,24 @@ impl Caller {
     }
 }
 
+/// Runs the loop by which a thread of a runtime finds its tasks: it is idle but in them. Says nothing of
+/// critical paths.
+#[inline(never)]
+pub fn idle<R>(search: impl FnOnce() -> R) -> R {
+    /// Ends the wait when it is dropped.
+    struct Wait(&'static abi::ProfilerTable);
+    impl Drop for Wait {
+        fn drop(&mut self) {
+            (self.0.wait_end)();
+        }
+    }
+    let _wait = profiler().map(|profiler| {
+        (profiler.wait_begin)();
+        Wait(profiler)
+    });
+    search()
+}
+
 /// Calls a task: its frames begin here.
 #[inline(never)]
 fn out_of_line<R>(task: impl FnOnce() -> R) -> R {

@@ -134,6 +134,25 @@ fn replaced(project: &Project, options: &Options, rust_minor: u64) -> Result<Vec
             untracked(format!("its crossbeam-channel {version} is not the published one"))
         }
     }
+    let spawnerless = |why: String| {
+        if !options.profiling.quiet {
+            message!(
+                "cargo hpcrun: {name}: its tokio's tasks are not under who has spawned them: {why}"
+            );
+        }
+    };
+    match &project.tokio {
+        Locked::Absent => {}
+        Locked::Served(_) if is_old => spawnerless(format!(
+            "Rust 1.{rust_minor} is too old for that; use 1.{} or newer",
+            replacement::OLDEST_RUST_MINOR
+        )),
+        Locked::Served(version) => all.push(format!("{}@{version}", replacement::TOKIO.package)),
+        Locked::Unserved(version) => spawnerless(format!(
+            "it is locked to {version}, and 1.43 to 1.54 are served: `cargo update -p tokio`"
+        )),
+        Locked::Foreign(version) => spawnerless(format!("{version} is not the published one")),
+    }
     Ok(all)
 }
 
@@ -147,13 +166,18 @@ fn verify(project: &Project, program: &Path, options: &Profiling) -> Result<(), 
             message!("cargo hpcrun: {text}");
         }
     };
-    if project.rayon == Locked::Absent && !matches!(project.channel, Locked::Served(_)) {
+    let others = [&project.channel, &project.tokio];
+    let has_others = others.iter().any(|other| matches!(other, Locked::Served(_)));
+    if project.rayon == Locked::Absent && !has_others {
         say(format!("{name} does not use rayon: profiled as it is"));
     }
     if options.no_patch {
         return Ok(());
     }
-    let [rayon, channel] = marker::linked(program)?;
+    let [rayon, channel, tokio] = marker::linked(program)?;
+    if matches!(project.tokio, Locked::Served(_)) && tokio == Linked::Stock {
+        say(format!("{name} has a tokio in it that is not replaced: its tasks lie under workers"));
+    }
     if matches!(project.channel, Locked::Served(_)) && channel == Linked::Stock {
         say(format!(
             "{name} has a crossbeam-channel in it that is not replaced: critical paths do not go through it"

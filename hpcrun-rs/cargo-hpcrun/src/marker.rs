@@ -1,6 +1,6 @@
 //! Whether a built program links a replacement, by its symbols.
 
-use crate::replacement::{CHANNEL, RAYON};
+use crate::replacement::{CHANNEL, RAYON, TOKIO};
 use hpcrun_rs::Failure;
 use object::{Object, ObjectSymbol, ReadCache};
 use std::fs::File;
@@ -17,8 +17,8 @@ pub(crate) enum Linked {
     Nothing,
 }
 
-/// Reads the symbols of a program: what it has of rayon-core, and of crossbeam-channel.
-pub(crate) fn linked(program: &Path) -> Result<[Linked; 2], Failure> {
+/// Reads the symbols of a program: what it has of rayon-core, of crossbeam-channel, and of tokio.
+pub(crate) fn linked(program: &Path) -> Result<[Linked; 3], Failure> {
     let failure = |problem: &str| Failure::own(format!("{}: {problem}", program.display()));
     let file = File::open(program).map_err(|e| failure(&e.to_string()))?;
     let cache = ReadCache::new(file);
@@ -33,7 +33,8 @@ pub(crate) fn linked(program: &Path) -> Result<[Linked; 2], Failure> {
         let defined = object.symbols().filter(ObjectSymbol::is_definition);
         defined.filter_map(|s| s.name().ok())
     };
-    Ok([judge(names()), judge_channel(names())])
+    let channel = judge_part(names(), CHANNEL.top.name, CHANNEL.marker);
+    Ok([judge(names()), channel, judge_part(names(), "5tokio7runtime", TOKIO.marker)])
 }
 
 /// Decides by the names of the defined symbols. Some linkers drop the marker, as nothing reads it. The
@@ -53,14 +54,17 @@ fn judge<'a>(names: impl Iterator<Item = &'a str>) -> Linked {
     found
 }
 
-/// The replacement for crossbeam-channel has the published crate's code in it, under another name.
-fn judge_channel<'a>(names: impl Iterator<Item = &'a str>) -> Linked {
+/// Decides by parts of names. The replacement for crossbeam-channel has the published crate's code in it,
+/// under another name; the one for tokio calls a function that nobody else calls.
+fn judge_part<'a>(names: impl Iterator<Item = &'a str>, package: &str, marker: &str) -> Linked {
     let mut found = Linked::Nothing;
-    for name in names.filter(|name| name.contains(CHANNEL.top.name)) {
-        if name.contains(CHANNEL.marker) {
+    for name in names {
+        if name.contains(marker) {
             return Linked::Replacement;
         }
-        found = Linked::Stock;
+        if name.contains(package) {
+            found = Linked::Stock;
+        }
     }
     found
 }
@@ -80,7 +84,11 @@ mod tests {
             (&[wrapper], Linked::Stock),
             (&[wrapper, published], Linked::Replacement),
         ] {
-            assert_eq!(judge_channel(names.iter().copied()), expected, "{names:?}");
+            assert_eq!(
+                judge_part(names.iter().copied(), CHANNEL.top.name, CHANNEL.marker),
+                expected,
+                "{names:?}"
+            );
         }
     }
 

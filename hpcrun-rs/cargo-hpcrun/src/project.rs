@@ -5,7 +5,7 @@
 //! the packages, and [`crate::marker`] finds out whether the program links them.
 
 use crate::cli::{Build, Choice};
-use crate::replacement::{CHANNEL, RAYON, Replacement};
+use crate::replacement::{CHANNEL, RAYON, Replacement, TOKIO};
 use crate::toolchain::cargo;
 use cargo_metadata::semver::Version;
 use cargo_metadata::{
@@ -83,6 +83,8 @@ pub(crate) struct Project {
     pub(crate) rayon: Locked,
     /// Its crossbeam-channel.
     pub(crate) channel: Locked,
+    /// Its tokio.
+    pub(crate) tokio: Locked,
     /// Cargo's target folder for this project.
     pub(crate) target_dir: PathBuf,
 }
@@ -97,13 +99,14 @@ pub(crate) fn inspect(choice: &Choice, build: &Build, host: &str) -> Result<Proj
         Some(_) => Ok(linked(&metadata, &package.id, kind, replacement)),
         None => lock_file(&metadata).map(|lock| locked(&lock, replacement)),
     };
-    let (rayon, channel) = (locked(&RAYON)?, locked(&CHANNEL)?);
+    let (rayon, channel, tokio) = (locked(&RAYON)?, locked(&CHANNEL)?, locked(&TOKIO)?);
     let target_dir = match &build.target_dir {
         Some(dir) => std::path::absolute(dir)
             .map_err(|e| Failure::own(format!("--target-dir {}: {e}", dir.display())))?,
         None => metadata.target_directory.clone().into_std_path_buf(),
     };
-    Ok(Project { package: package.clone(), kind, program, rayon, channel, target_dir })
+    let package = package.clone();
+    Ok(Project { package, kind, program, rayon, channel, tokio, target_dir })
 }
 
 /// The Cargo.toml that cargo would take.

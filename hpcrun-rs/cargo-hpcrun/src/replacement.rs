@@ -23,6 +23,8 @@ pub(crate) struct Replacement {
     pub(crate) top: Crate,
     /// What the replacement is told (`--cfg`) if the version is older than this patch.
     pub(crate) before_patch: Option<(u64, &'static str)>,
+    /// The crate that takes the package's place is the package's own, with this change.
+    pub(crate) change: Option<Change>,
     /// What the replacement defines or contains: part of the names of symbols.
     pub(crate) marker: &'static str,
 }
@@ -42,6 +44,32 @@ pub(crate) struct Crate {
     pub(crate) given: &'static [&'static str],
 }
 
+/// A change to one file of a published package. Without all of the texts in it, the package stays as it is.
+#[derive(Debug)]
+pub(crate) struct Change {
+    /// The file, beside the package's root file.
+    pub(crate) file: &'static str,
+    /// Texts in it, and those that take their places.
+    pub(crate) texts: &'static [(&'static str, &'static str)],
+    /// A module that is added to the file: its name, and its file in the folder of sources.
+    pub(crate) module: (&'static str, &'static str),
+}
+
+impl Change {
+    /// The file with the change; `folder`: of the sources.
+    pub(crate) fn apply(&self, text: &str, folder: &Path) -> Option<String> {
+        let mut changed = text.to_owned();
+        for (old, new) in self.texts {
+            let at = changed.rfind(old)?;
+            changed.replace_range(at..at + old.len(), new);
+        }
+        let (name, file) = self.module;
+        let path = folder.join(file);
+        changed += &format!("\n#[path = {:?}]\npub(crate) mod {name};\n", path.to_str()?);
+        Some(changed)
+    }
+}
+
 /// The edition of all crates with a root file.
 pub(crate) const EDITION: &str = "2024";
 
@@ -53,6 +81,14 @@ const ABI: Crate = Crate {
     root: "hpcrun-abi/src/lib.rs",
     features: &[],
     uses: &[],
+    given: &[],
+};
+
+const API: Crate = Crate {
+    name: "hpcrun_api",
+    root: "hpcrun-api/src/lib.rs",
+    features: &[],
+    uses: &["hpcrun_abi"],
     given: &[],
 };
 
@@ -78,6 +114,7 @@ pub(crate) const RAYON: Replacement = Replacement {
         given: &[],
     },
     before_patch: None,
+    change: None,
     marker: "work_stealing_rt_rayon_core",
 };
 
@@ -87,13 +124,7 @@ pub(crate) const CHANNEL: Replacement = Replacement {
     served: &[(0, 5, 15)],
     below: &[
         ABI,
-        Crate {
-            name: "hpcrun_api",
-            root: "hpcrun-api/src/lib.rs",
-            features: &[],
-            uses: &["hpcrun_abi"],
-            given: &[],
-        },
+        API,
         Crate {
             name: "published_crossbeam_channel",
             root: "",
@@ -110,11 +141,45 @@ pub(crate) const CHANNEL: Replacement = Replacement {
         given: &[],
     },
     before_patch: Some((16, "never_is_not_const")),
+    change: None,
     marker: "published_crossbeam_channel",
 };
 
+/// tokio, whose tasks say who has spawned them.
+pub(crate) const TOKIO: Replacement = Replacement {
+    package: "tokio",
+    served: &[
+        (1, 43, 0),
+        (1, 44, 0),
+        (1, 45, 0),
+        (1, 46, 0),
+        (1, 47, 0),
+        (1, 48, 0),
+        (1, 49, 0),
+        (1, 50, 0),
+        (1, 51, 0),
+        (1, 52, 0),
+        (1, 53, 0),
+        (1, 54, 0),
+    ],
+    below: &[ABI, API],
+    top: Crate { name: "tokio", root: "", features: &[], uses: &["hpcrun_api"], given: &[] },
+    before_patch: None,
+    change: Some(Change {
+        file: "util/trace.rs",
+        texts: &[
+            ("_id: u64) -> Fut {", "_id: u64) -> hpcrun::Task<Fut> {"),
+            ("// nop\n            task\n", "hpcrun::blocking::<Fn, Fut>(task)\n"),
+            ("_id: u64) -> F {", "_id: u64) -> hpcrun::Task<F> {"),
+            ("// nop\n            task\n", "hpcrun::task(task)\n"),
+        ],
+        module: ("hpcrun", "tokio/task.rs"),
+    }),
+    marker: "hpcrun_api4idle",
+};
+
 /// All of them.
-pub(crate) const ALL: [&Replacement; 2] = [&RAYON, &CHANNEL];
+pub(crate) const ALL: [&Replacement; 3] = [&RAYON, &CHANNEL, &TOKIO];
 
 /// A fingerprint of the content: sixteen hexadecimal digits.
 pub(crate) fn fingerprint() -> String {
@@ -219,6 +284,8 @@ mod tests {
     fn every_root_is_carried_and_every_use_is_compiled_before() {
         for replacement in ALL {
             let mut before = Vec::new();
+            let module = replacement.change.as_ref().map(|change| change.module.1);
+            assert!(module.is_none_or(|file| FILES.iter().any(|(name, _)| *name == file)));
             for c in replacement.below.iter().chain([&replacement.top]) {
                 let is_carried = FILES.iter().any(|(name, _)| *name == c.root);
                 assert!(is_carried || c.root.is_empty(), "{}", c.root);
@@ -228,6 +295,23 @@ mod tests {
                 before.push(c.name);
             }
         }
+    }
+
+    #[test]
+    fn a_file_of_tokio_gets_its_change_whole_or_not_at_all() {
+        let text = "fn task<F>(task: F, _id: u64) -> F {\n            // nop\n            task\n        }\n\
+                    fn blocking_task<Fn, Fut>(task: Fut, _id: u64) -> Fut {\n            // nop\n            \
+                    task\n        }\n";
+        let change = TOKIO.change.as_ref().expect("tokio is changed");
+        let changed = change.apply(text, Path::new("/s")).expect("all is there");
+        for part in [
+            "fn task<F>(task: F, _id: u64) -> hpcrun::Task<F> {\n            hpcrun::task(task)\n",
+            "-> hpcrun::Task<Fut> {\n            hpcrun::blocking::<Fn, Fut>(task)\n",
+            "#[path = \"/s/tokio/task.rs\"]\npub(crate) mod hpcrun;",
+        ] {
+            assert!(changed.contains(part), "{part} in {changed}");
+        }
+        assert_eq!(change.apply(&text[..100], Path::new("/s")), None);
     }
 
     #[test]

@@ -6,9 +6,11 @@
 //! package's options: optimisation, panics, link-time optimisation, the user's flags. The crates it needs,
 //! which the published one may be among, are compiled into the same folder.
 
-use crate::replacement::{ALL, Crate, EDITION, Replacement};
+use crate::replacement::{ALL, Change, Crate, EDITION, Replacement};
 use hpcrun_rs::message;
 use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -45,13 +47,72 @@ pub(crate) fn main(folder: Option<&Path>, arguments: &[OsString]) -> ExitCode {
         return compiler.replace_us(arguments);
     };
     let patch = variable("CARGO_PKG_VERSION_PATCH").parse().unwrap_or(u64::MAX);
+    let changed = match &replacement.change {
+        Some(change) => match changed_copy(arguments, folder, change) {
+            Some(root) => Some(root),
+            None => return compiler.replace_us(arguments),
+        },
+        None => None,
+    };
     for c in replacement.below {
         if let Err(text) = compiler.compile(&below(arguments, folder, c)) {
             message!("{text}");
             return ExitCode::FAILURE;
         }
     }
-    compiler.replace_us(&in_place(arguments, folder, replacement, patch))
+    let all = match changed {
+        Some(root) => with_root(arguments, &root, replacement),
+        None => in_place(arguments, folder, replacement, patch),
+    };
+    compiler.replace_us(&all)
+}
+
+/// A copy of the package's source with a change, in the folder of the compiled crate: its root file. `None`
+/// if the source is not as expected.
+fn changed_copy(arguments: &[OsString], folder: &Path, change: &Change) -> Option<PathBuf> {
+    let root = groups(arguments).into_iter().find(|group| is_source(group))?;
+    let root = Path::new(&root[0]);
+    let source = root.parent()?;
+    let text = fs::read_to_string(source.join(change.file)).ok()?;
+    let text = change.apply(&text, folder)?;
+    let suffix = codegen(arguments, "extra-filename").unwrap_or("");
+    let copy = Path::new(value_of(arguments, "--out-dir")?).join(format!("hpcrun-source{suffix}"));
+    copy_sources(source, &copy).and_then(|()| fs::write(copy.join(change.file), text)).ok()?;
+    Some(copy.join(root.file_name()?))
+}
+
+fn copy_sources(from: &Path, to: &Path) -> io::Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let to = to.join(entry.file_name());
+        match entry.file_type()?.is_dir() {
+            true => copy_sources(&entry.path(), &to)?,
+            false => fs::write(to, fs::read(entry.path())?)?,
+        }
+    }
+    Ok(())
+}
+
+/// The package's arguments for a copy of its source, whose places remain those of the package.
+fn with_root(arguments: &[OsString], root: &Path, replacement: &Replacement) -> Vec<OsString> {
+    let mut all = Vec::new();
+    for group in groups(arguments) {
+        match is_source(group) {
+            true => {
+                let folder = |path: &Path| path.parent().unwrap_or(path).as_os_str().to_owned();
+                let mut places = folder(root);
+                places.push("=");
+                places.push(folder(Path::new(&group[0])));
+                all.extend([root.as_os_str().to_owned(), "--remap-path-prefix".into(), places]);
+            }
+            false => all.extend(group.iter().cloned()),
+        }
+    }
+    for name in replacement.top.uses {
+        all.extend(external(arguments, name));
+    }
+    all
 }
 
 /// The arguments, with line tables for optimised crates that would have none.

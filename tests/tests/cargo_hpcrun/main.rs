@@ -5,8 +5,12 @@ mod core_lines;
 mod project;
 mod settings;
 
-use crate::project::{CHANNELS_MAIN, Outcome, Project, RAYON_MAIN, THREADS_MAIN, assert_rooted};
+use crate::project::{
+    CHANNELS_MAIN, Outcome, Project, RAYON_MAIN, THREADS_MAIN, TOKIO_MAIN, assert_rooted,
+};
 use hpcrun_tests::tools::{check, interruptible, one_core};
+use hpcrun_tests::view::value;
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::Read;
 use std::os::unix::process::ExitStatusExt;
@@ -102,6 +106,45 @@ fn channels_are_replaced_and_do_the_same() {
     assert!(is_replaced(&replaced) && !is_replaced(&stock));
     for program in [&replaced, &stock] {
         assert_eq!(check(&mut Command::new(program)), "sum 499500\n");
+    }
+}
+
+#[test]
+fn tasks_of_tokio_are_under_who_has_spawned_them() {
+    let _cores = one_core();
+    let tokio = "[dependencies]\ntokio = { version = \"1\", default-features = false, \
+                 features = [\"rt-multi-thread\"] }";
+    let project = Project::of("futures", tokio, TOKIO_MAIN).locked();
+    let outcome = project.run(&["-e", "cpu-time@1000"]).succeed();
+    assert!(!outcome.stderr.contains("tokio's"), "{outcome:#?}");
+    let view = project.database("hpcrun-futures-database");
+    let mut shown = BTreeMap::new();
+    view.walk(&mut |above, node| {
+        assert!(!node.name.contains("tokio::"), "machinery is shown: {}", node.name);
+        if node.name == "futures::item" {
+            let names = above.iter().filter_map(|node| node.name.strip_prefix("futures::"));
+            let mut path: Vec<&str> = names.filter_map(|name| name.split("::").next()).collect();
+            path.dedup();
+            *shown.entry(path.join(" ")).or_insert(0.0) += value(&node.inclusive, "work");
+        }
+    });
+    let expected = [
+        ("main", 0.05),
+        ("main blocking", 0.12),
+        ("main fan_out_a handler", 0.3),
+        ("main fan_out_b handler", 0.16),
+        ("main local handler", 0.12),
+        ("main nested fan_out_b handler", 0.14),
+    ];
+    assert_eq!(shown.keys().collect::<Vec<_>>(), expected.iter().map(|e| e.0).collect::<Vec<_>>());
+    for (path, seconds) in expected {
+        // A burn's end is not the clock's.
+        let allowed = 0.06 * seconds + 0.012;
+        assert!(
+            (shown[path] - seconds).abs() < allowed,
+            "{path}: {} s, not {seconds}",
+            shown[path]
+        );
     }
 }
 

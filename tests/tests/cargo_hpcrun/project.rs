@@ -63,6 +63,74 @@ fn main() {
 }
 "#;
 
+/// Items of known seconds, in tasks of the same handler that several functions spawn.
+pub(crate) const TOKIO_MAIN: &str = r#"
+use std::hint::black_box;
+use tokio::task::{spawn_blocking, yield_now, JoinSet, LocalSet};
+fn cpu_ms() -> u64 {
+    #[repr(C)]
+    struct Time(i64, i64);
+    extern "C" {
+        fn clock_gettime(clock: i32, time: *mut Time) -> i32;
+    }
+    let mut time = Time(0, 0);
+    unsafe { clock_gettime(3, &mut time) };
+    time.0 as u64 * 1000 + time.1 as u64 / 1_000_000
+}
+#[inline(never)]
+fn item(ms: u64) {
+    let end = cpu_ms() + ms;
+    while cpu_ms() < end {
+        black_box(burn(black_box(1)));
+    }
+}
+async fn handler(ms: u64) {
+    item(ms);
+    yield_now().await;
+    item(ms);
+}
+async fn fan_out_a(n: u64, ms: u64) {
+    let all: Vec<_> = (0..n).map(|_| tokio::spawn(handler(ms))).collect();
+    for one in all {
+        one.await.unwrap();
+    }
+}
+async fn fan_out_b(n: u64, ms: u64) {
+    let mut set = JoinSet::new();
+    for _ in 0..n {
+        set.spawn(handler(ms));
+    }
+    while set.join_next().await.is_some() {}
+}
+async fn blocking(n: u64, ms: u64) {
+    let all: Vec<_> = (0..n).map(|_| spawn_blocking(move || item(ms))).collect();
+    for one in all {
+        one.await.unwrap();
+    }
+}
+async fn local(n: u64, ms: u64) {
+    let set = LocalSet::new();
+    for _ in 0..n {
+        set.spawn_local(handler(ms));
+    }
+    set.await;
+}
+async fn nested(n: u64, ms: u64) {
+    tokio::spawn(async move { fan_out_b(n, ms).await }).await.unwrap();
+}
+fn main() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap();
+    runtime.block_on(async {
+        fan_out_a(3, 50).await;
+        fan_out_b(2, 40).await;
+        blocking(3, 40).await;
+        local(2, 30).await;
+        nested(1, 70).await;
+        item(50);
+    });
+}
+"#;
+
 pub(crate) const THREADS_MAIN: &str = r#"
 fn main() {
     let work = || (0..1000).fold(0u64, |sum, n| sum.wrapping_add(burn(n)));
