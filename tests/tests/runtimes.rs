@@ -2,7 +2,7 @@
 //! while they wait, asleep or spinning, is idleness and nothing else.
 
 use hpcrun_tests::run::{Database, Run, Spec, is_long, tolerance};
-use hpcrun_tests::tools::{exclusive_cores, optional_program, python, python_script};
+use hpcrun_tests::tools::{exclusive_cores, one_core, optional_program, python, python_script};
 use hpcrun_tests::view::{Node, View, value};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -117,6 +117,10 @@ fn executions(database: &Database) -> u64 {
     let regions = found["regions"].as_array().expect("regions").iter();
     regions.filter_map(|region| region["executions"].as_u64()).sum()
 }
+
+/// Those of `fixtures/c/openmp_path.c`.
+const CHAINS: [&str; 8] =
+    ["region", "barrier", "worksharing", "tasks", "recursion", "critical", "lock", "depend"];
 
 /// Each construct with two threads, as the runtime likes to wait; some with more, and with other waits.
 fn callers(compiler: &str) {
@@ -254,6 +258,33 @@ fn tasks_of_tbb_that_tells_another_collector_are_said_to_lack_callers() {
     let spec = Spec::new("tbb-other", program).environment("INTEL_LIBITTNOTIFY64", "libother.so");
     let view = spec.rate(RATE).succeed().database().top_down();
     assert!(view.quality.spawnerless > 100, "{} callers unknown", view.quality.spawnerless);
+}
+
+#[test]
+fn openmp_has_the_critical_path_of_its_constructs() {
+    let _cores = one_core();
+    let mut report = String::new();
+    for compiler in ["gcc", "clang"] {
+        let name = format!("openmp-path-{compiler}");
+        let flags = ["-fopenmp", "-O1"];
+        let Some(program) = optional_program(&name, compiler, "openmp_path.c", &flags) else {
+            continue;
+        };
+        for (construct, policy) in CHAINS.into_iter().zip(["active", "passive"].iter().cycle()) {
+            let what = format!("{name}-{construct}");
+            let spec = Spec::new(&what, &program).arguments(&[construct, "20"]);
+            let run = spec.environment("OMP_WAIT_POLICY", *policy).critical_path("").succeed();
+            let (path, known) = (run.critical_path(), run.stdout());
+            let known = known.split_whitespace().map(|ms| ms.parse::<f64>().expect("a time") / 1e3);
+            for (found, known) in [path.work, path.span].into_iter().zip(known) {
+                let found = found as f64 / 1e9;
+                if (found - known).abs() > 0.03 * known + 0.003 {
+                    let _ = writeln!(report, "{what}: {found:.4} s, truth {known:.4} s");
+                }
+            }
+        }
+    }
+    assert!(report.is_empty(), "\n{report}");
 }
 
 #[test]

@@ -10,7 +10,9 @@
 //!
 //! Async-signal-safe.
 
+use critical_path::Strand;
 use std::cell::Cell;
+use std::fmt;
 use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -90,6 +92,36 @@ pub struct Task {
     is_kept: bool,
     /// What the runtime knows the task by.
     pub id: Cell<usize>,
+    /// The task on the critical path; null if that is not tracked. It lives as long as this record.
+    pub path: Cell<*const OnPath>,
+}
+
+/// Objects of the critical path, and whether a task shares each.
+pub type Dependences = Vec<(usize, bool)>;
+
+/// What a task's hooks keep for the critical path.
+#[derive(Default)]
+pub struct OnPath {
+    /// The number of the region that the task is a thread of.
+    pub team: Cell<u64>,
+    /// The barriers of the region that the thread has left.
+    pub round: Cell<u32>,
+    /// The task's own number.
+    pub number: Cell<u64>,
+    /// The number of the task that has made it, and of the region around that.
+    pub parent: Cell<u64>,
+    /// See `parent`.
+    pub around: Cell<u64>,
+    /// The strand that the thread goes on with after the task.
+    pub left: Cell<Option<Strand>>,
+    /// What it depends on.
+    pub dependences: Cell<Option<Box<Dependences>>>,
+}
+
+impl fmt::Debug for OnPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "task {} of {}", self.number.get(), self.parent.get())
+    }
 }
 
 impl Task {
@@ -110,6 +142,7 @@ impl Task {
             pauses: Cell::new(0),
             is_kept,
             id: Cell::new(0),
+            path: Cell::new(ptr::null()),
         }
     }
 

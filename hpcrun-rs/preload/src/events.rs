@@ -27,6 +27,12 @@ pub(crate) struct Place(u64);
 impl Place {
     /// The current context, captured.
     pub(crate) const CONTEXT: Place = Place(0);
+
+    /// The call that returns to this address.
+    #[inline]
+    pub(crate) fn of_call(return_address: usize) -> Place {
+        Place((return_address as u64).wrapping_sub(1))
+    }
 }
 
 /// The last parameter of a hook whose place is needed.
@@ -35,7 +41,7 @@ pub(crate) type Caller = Stacked;
 /// The last byte of the call instruction, in a hook whose other parameters are in registers.
 #[inline(always)]
 pub(crate) fn place(caller: &Caller) -> Place {
-    Place(caller.return_address(0) as u64 - 1)
+    Place::of_call(caller.return_address(0))
 }
 
 /// Whether nobody measures locks or paths, in this run.

@@ -151,6 +151,49 @@ impl Tracked {
         });
     }
 
+    /// Leaves a copy of the strand at an object, for all that [follow](Self::follow).
+    pub fn leave_copy(&mut self, object: usize, at: Site) {
+        self.release(object, at);
+    }
+
+    /// Waits for all that was left at an object so far, which stays there.
+    pub fn follow(&mut self, object: usize, edge: Edge, at: Site) {
+        let all = self.at(object, |thread, object| {
+            let left = object.lock(|old| thread.discard(old));
+            left.shared.as_ref().map(|all| thread.share(all))
+        });
+        if let Some(all) = all.flatten() {
+            self.thread.merge(all, at, edge);
+        }
+    }
+
+    /// Begins a task after all that was left at an object. The result is for [`Self::end_task`].
+    pub fn begin_task(&mut self, object: usize, at: Site) -> Strand {
+        self.has_tasks = true;
+        let spawned = self.at(object, |thread, object| {
+            let left = object.lock(|old| thread.discard(old));
+            left.shared.as_ref().map(|all| thread.share(all))
+        });
+        self.thread.begin(spawned.flatten(), at)
+    }
+
+    /// The task ends, before all that follow these objects.
+    pub fn end_task(&mut self, left: Strand, objects: impl IntoIterator<Item = usize>, at: Site) {
+        let ended = self.thread.end(left, at);
+        for object in objects {
+            let copy = self.thread.share(&ended);
+            self.leave_at(object, copy, |thread, object, copy| {
+                let left = object.lock(|old| thread.discard(old));
+                left.shared = Some(match left.shared.take() {
+                    Some(earlier) => thread.both(earlier, copy),
+                    None => copy,
+                });
+                None
+            });
+        }
+        self.thread.discard(ended);
+    }
+
     /// Signals a condition, to one or all that wait.
     pub fn signal(&mut self, condition: usize, at: Site) {
         let copy = self.thread.copy(at);

@@ -1,11 +1,12 @@
 //! The tasks that the thread is in ([`crate::tasks`]), and the waits of their runtimes.
 //!
 //! A runtime that tells of its tasks tells of its waits as well, which are *pauses*: within them the thread
-//! is idle, however it waits, except in the tasks that it runs meanwhile.
+//! is idle, however it waits, except in the tasks that it runs meanwhile. On the critical path, too.
 //!
 //! Async-signal-safe: a sample may arrive at any point.
 
 use super::OwnThread;
+use crate::path;
 use crate::tasks::Task;
 use std::ptr;
 use std::sync::atomic::{Ordering, compiler_fence};
@@ -26,13 +27,13 @@ impl OwnThread {
         task.begin(self.own().task.get(), self.own().working.pauses());
         compiler_fence(Ordering::Release);
         self.own().task.set(ptr::from_ref(task));
-        self.own().working.set_pauses(0);
+        self.set_pauses(0);
     }
 
     /// The thread ends a task, with all that began in it.
     #[inline]
     pub fn end_task(&self, task: &Task) {
-        self.own().working.set_pauses(task.pauses());
+        self.set_pauses(task.pauses());
         self.own().task.set(task.outer());
         compiler_fence(Ordering::Release);
     }
@@ -40,13 +41,24 @@ impl OwnThread {
     /// The thread begins to wait in its runtime.
     #[inline]
     pub fn begin_pause(&self) {
-        self.own().working.set_pauses(self.own().working.pauses() + 1);
+        self.set_pauses(self.own().working.pauses() + 1);
     }
 
     /// The wait is over.
     #[inline]
     pub fn end_pause(&self) {
-        self.own().working.set_pauses(self.own().working.pauses().saturating_sub(1));
+        self.set_pauses(self.own().working.pauses().saturating_sub(1));
+    }
+
+    #[inline]
+    fn set_pauses(&self, count: u32) {
+        self.own().working.set_pauses(count);
+        if path::is_active() {
+            self.path.with(|tracked| match count {
+                0 => tracked.end_wait(),
+                _ => tracked.begin_wait(),
+            });
+        }
     }
 
     /// Whether the thread waits in its runtime.

@@ -30,6 +30,10 @@ impl OwnThread {
             let site = tracked.thread.place(Site(address), false, || self.context(None));
             let result = act(tracked, site);
             tracked.thread.seal();
+            // What a runtime does while it waits is none of the program's activity.
+            if self.is_paused() {
+                tracked.begin_wait();
+            }
             Some(result)
         })?
     }
@@ -57,7 +61,12 @@ impl OwnThread {
     pub fn begin_path(&self, spawned: Option<Strand>, creation: (u32, u32), routine: u64) {
         if path::is_active() {
             let at = site_of(creation);
-            self.path.with(|tracked| tracked.begin(spawned, name(), at, Site(routine)));
+            self.path.with(|tracked| {
+                tracked.begin(spawned, name(), at, Site(routine));
+                if self.is_paused() {
+                    tracked.begin_wait();
+                }
+            });
         }
     }
 

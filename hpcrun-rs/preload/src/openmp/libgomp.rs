@@ -10,10 +10,11 @@
 //! Whoever starts a region waits in the runtime but within the region's function, and so does the pool.
 
 use super::copies::{Entry, Function};
+use super::edges::{self, Spawned, Team};
 use super::{captured, creation_by, site};
 use hpc_formats::process::DirectiveKind;
 use hpcrun_abi::host::Stacked;
-use hpcrun_core::tasks::{Boundary, Context, Task};
+use hpcrun_core::tasks::{Boundary, Context, OnPath, Task};
 use hpcrun_core::threads::{self, OwnThread};
 use hpcrun_core::unwind::Registers;
 use hpcrun_core::{directives, session};
@@ -95,28 +96,49 @@ interpose! { end_region: GOMP_parallel_end }
 interpose! { task: GOMP_task }
 interpose! { task_loop: GOMP_taskloop GOMP_taskloop_ull }
 
-interpose! { wait:
+interpose! { barrier:
     GOMP_barrier GOMP_barrier_cancel GOMP_barrier_ext GOMP_barrier_cancel_ext
-    GOMP_taskwait GOMP_taskwait_depend GOMP_taskgroup_end
     GOMP_loop_end GOMP_loop_end_cancel GOMP_sections_end GOMP_sections_end_cancel
-    GOMP_single_copy_start GOMP_workshare_task_reduction_unregister
-    GOMP_critical_start GOMP_critical_name_start GOMP_atomic_start GOMP_reduction_start
-    GOMP_ordered_start GOMP_doacross_wait GOMP_doacross_ull_wait
+    GOMP_workshare_task_reduction_unregister
+}
+
+interpose! { wait_for_tasks: GOMP_taskwait GOMP_taskwait_depend GOMP_taskgroup_end }
+
+interpose! { wait:
+    GOMP_single_copy_start GOMP_single_copy_end GOMP_ordered_start
+    __kmpc_ordered GOMP_doacross_wait GOMP_doacross_ull_wait
     GOMP_loop_ordered_static_next GOMP_loop_ordered_dynamic_next
     GOMP_loop_ordered_guided_next GOMP_loop_ordered_runtime_next
     GOMP_loop_ull_ordered_static_next GOMP_loop_ull_ordered_dynamic_next
     GOMP_loop_ull_ordered_guided_next GOMP_loop_ull_ordered_runtime_next
-    omp_set_lock omp_set_nest_lock omp_set_lock_ omp_set_nest_lock_
 }
 
 /// The thread waits in the runtime, or may do so.
 unsafe fn wait(entry: &Entry, from: usize, arguments: Arguments, stack: Stack) -> usize {
     let real = entry.of_call(from);
-    let thread = observed(real);
+    let thread = threads::current().filter(|_| session::is_running());
     thread.inspect(|thread| thread.begin_pause());
     // SAFETY: the caller's arguments.
     let result = unsafe { call(real, arguments, stack) };
     thread.inspect(|thread| thread.end_pause());
+    result
+}
+
+/// A barrier of all threads of the region.
+unsafe fn barrier(entry: &Entry, from: usize, arguments: Arguments, stack: Stack) -> usize {
+    let thread = observed(entry.of_call(from));
+    thread.inspect(|thread| edges::arrive(thread, from));
+    // SAFETY: the caller's arguments.
+    let result = unsafe { wait(entry, from, arguments, stack) };
+    thread.inspect(|thread| edges::pass(thread, from));
+    result
+}
+
+/// The thread waits for the tasks that its task has made.
+unsafe fn wait_for_tasks(entry: &Entry, from: usize, arguments: Arguments, stack: Stack) -> usize {
+    // SAFETY: the caller's arguments.
+    let result = unsafe { wait(entry, from, arguments, stack) };
+    threads::current().inspect(|thread| edges::join_tasks(thread, from));
     result
 }
 
@@ -130,6 +152,7 @@ struct Region {
     context: Context,
     /// The return address of the call.
     from: usize,
+    team: Team,
     /// The region around it that the same thread has started in the old way.
     around: *mut Region,
 }
@@ -151,6 +174,7 @@ impl Region {
                 data,
                 context,
                 from,
+                team: Team::fork(from),
                 around: ptr::null_mut(),
             }
         }
@@ -173,6 +197,7 @@ unsafe fn region(entry: &Entry, from: usize, arguments: Arguments, stack: Stack)
         thread.begin_pause();
         let result = call(real, [run_region as *const () as usize, record, a, b, c, d], stack);
         thread.end_pause();
+        region.team.join(from);
         result
     }
 }
@@ -181,21 +206,31 @@ unsafe extern "C-unwind" fn run_region(region: *mut c_void) {
     // SAFETY: the record that `region` or `start_region` has passed.
     unsafe {
         let region = &*region.cast::<Region>();
-        run(region.context, region.from, region.function, region.data);
+        let begin = |task: &Task, path: &OnPath| region.team.begin(task, path, region.from);
+        run(region.context, region.from, region.function, region.data, begin);
     }
 }
 
 /// Runs a function of the program as a task of the calling thread.
 #[inline(always)] // the record lies in the frame that calls the function
-unsafe fn run(context: Context, from: usize, function: Outlined, data: *mut c_void) {
+unsafe fn run(
+    context: Context,
+    from: usize,
+    function: Outlined,
+    data: *mut c_void,
+    begin: impl FnOnce(&Task, &OnPath),
+) {
     let thread = threads::current();
     let task = Task::new(context, Boundary::Record, false);
+    let path = OnPath::default();
     task.id.set(from);
     // SAFETY: the record stays in this frame until the function has returned; the function gets its data.
     unsafe {
         thread.inspect(|thread| thread.begin_task(&task));
+        begin(&task, &path);
         function(data);
     }
+    edges::end(&task, from, true);
     thread.inspect(|thread| thread.end_task(&task));
 }
 
@@ -231,6 +266,7 @@ unsafe fn end_region(entry: &Entry, from: usize, arguments: Arguments, stack: St
         let region = STARTED.get();
         if !region.is_null() {
             STARTED.set((*region).around);
+            (*region).team.join(from);
             drop(Box::from_raw(region));
         }
         result
@@ -247,6 +283,7 @@ struct Made {
     function: Outlined,
     context: Context,
     from: usize,
+    spawned: Spawned,
     copy: Option<CopyData>,
     data: *mut c_void,
     size: usize,
@@ -258,6 +295,24 @@ struct Made {
 
 /// A flag of `GOMP_task`.
 const DETACHED: usize = 1 << 13;
+/// Another: it has dependences.
+const DEPENDS: usize = 1 << 3;
+
+/// The addresses that a task depends on, of the caller's list, and whether it only reads there. The list
+/// begins with numbers: of all, of those that are written; or 0 and of all, of those that are written, of
+/// those that are changed by one task at a time, of those that are read.
+unsafe fn dependences(list: *const usize) -> impl Iterator<Item = (usize, bool)> {
+    // SAFETY: the caller's list.
+    let at = move |index: usize| unsafe { *list.add(index) };
+    let (first, all, changed) = match at(0) {
+        0 => (5, at(2) + at(3) + at(4), at(2) + at(3)),
+        all => (2, all, at(1)),
+    };
+    (0..all).map(move |index| (at(first + index), index >= changed))
+}
+
+/// A flag of `GOMP_taskloop`: its condition holds. That of `GOMP_task` is an argument.
+const DEFERRED_LOOP: usize = 1 << 10;
 
 unsafe fn task(entry: &Entry, from: usize, arguments: Arguments, stack: Stack) -> usize {
     let is_detached = stack.0[0] & DETACHED != 0;
@@ -286,6 +341,7 @@ unsafe fn make(
     };
     let [function, data, copy, size, align, rest] = arguments;
     let (data, align) = (data as *mut c_void, align.max(align_of::<Made>()));
+    let is_deferred = if is_loop { rest & DEFERRED_LOOP != 0 } else { rest & 1 != 0 };
     let offset = size_of::<Made>().next_multiple_of(align);
     // SAFETY: function, data, copy function, size and alignment of a task. The data have the words that the
     // runtime reads of them. It copies the block in this call.
@@ -293,11 +349,16 @@ unsafe fn make(
         let mut words = [0; 3];
         let known = (size / size_of::<usize>()).min(3);
         ptr::copy_nonoverlapping(data.cast::<usize>(), words.as_mut_ptr(), known);
+        let mut spawned = Spawned::new(&thread, from, is_loop, is_deferred);
+        if !is_loop && stack.0[0] & DEPENDS != 0 {
+            spawned.depend(dependences(stack.0[1] as *const usize));
+        }
         let made = Made {
             words,
             function: std::mem::transmute::<usize, Outlined>(function),
             context: creation_by(thread, from, DirectiveKind::GompTask),
             from,
+            spawned,
             copy: std::mem::transmute::<usize, Option<CopyData>>(copy),
             data,
             size,
@@ -307,7 +368,12 @@ unsafe fn make(
         };
         let block = &raw const made as usize;
         let (run, copy) = (run_task as *const () as usize, copy_task as *const () as usize);
-        call(real, [run, block, copy, offset + size, align, rest], stack)
+        let result = call(real, [run, block, copy, offset + size, align, rest], stack);
+        if is_loop {
+            edges::join_tasks(&thread, from);
+            made.spawned.forget();
+        }
+        result
     }
 }
 
@@ -336,6 +402,7 @@ unsafe extern "C-unwind" fn run_task(block: *mut c_void) {
         if made.is_loop {
             data.cast::<[usize; 2]>().write([made.words[0], made.words[1]]);
         }
-        run(made.context, made.from, made.function, data);
+        let begin = |task: &Task, path: &OnPath| made.spawned.begin(task, path, made.from);
+        run(made.context, made.from, made.function, data, begin);
     }
 }

@@ -4,13 +4,15 @@
 //! A region's record is in the word that the runtime keeps for us in the region, a task's in the task's. An
 //! explicit task that has not begun has its captured context there, or the region's record.
 
+use super::edges::{self, Spawned, Team};
 use super::{captured, creation_by};
 use crate::start;
 use hpc_formats::process::DirectiveKind;
-use hpcrun_core::tasks::{Boundary, Context, Task};
+use hpcrun_core::tasks::{Boundary, Context, OnPath, Task};
 use hpcrun_core::threads::{self, OwnThread};
 use hpcrun_core::unwind::Registers;
-use hpcrun_core::{directives, session};
+use hpcrun_core::{directives, path, session};
+use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -51,6 +53,25 @@ const INITIAL: c_int = 1;
 /// A flag of an explicit task, and one that only its creation runs.
 const EXPLICIT: c_int = 4;
 const UNDEFERRED: c_int = 0x0800_0000;
+/// A region, as long as it lasts.
+#[repr(C)]
+struct Region {
+    context: Context,
+    team: Team,
+    /// The return address of its call.
+    from: usize,
+    /// The thread that has begun it.
+    owner: u32,
+}
+
+/// A task that has not begun, where critical paths are tracked.
+struct New {
+    word: u64,
+    spawned: Spawned,
+}
+
+/// Marks a word that points to a [`New`].
+const NEW: u64 = 1 << 62;
 /// Marks a word that is a captured context.
 const CAPTURED: u64 = 1 << 63;
 /// A task without a known context, in such a word.
@@ -97,7 +118,7 @@ unsafe extern "C" fn initialize(look_up: LookUp, _: c_int, _: Data) -> c_int {
     if set.is_null() || info.is_null() || free.is_none() {
         return 0;
     }
-    let callbacks: [(c_int, *const c_void); 9] = [
+    let callbacks: [(c_int, *const c_void); 7] = [
         (1, begin_thread as *const c_void),
         (3, begin_region as *const c_void),
         (4, end_region as *const c_void),
@@ -105,12 +126,15 @@ unsafe extern "C" fn initialize(look_up: LookUp, _: c_int, _: Data) -> c_int {
         (6, schedule_task as *const c_void),
         (7, implicit_task as *const c_void),
         (16, wait as *const c_void),
-        (26, begin_mutex as *const c_void),
-        (27, acquired_mutex as *const c_void),
     ];
     for (event, callback) in callbacks {
         // SAFETY: the runtime's function; each callback has the signature of its event.
         unsafe { std::mem::transmute::<*const c_void, SetCallback>(set)(event, callback) };
+    }
+    if path::is_configured() {
+        let callback = depend as *const c_void;
+        // SAFETY: as above.
+        unsafe { std::mem::transmute::<*const c_void, SetCallback>(set)(18, callback) };
     }
     1
 }
@@ -135,7 +159,8 @@ unsafe extern "C" fn begin_region(
     return_address: u64,
 ) {
     let Some(thread) = threads::current() else { return };
-    directives::count(thread, return_address as usize, DirectiveKind::OmpRegion, false);
+    let from = return_address as usize;
+    directives::count(thread, from, DirectiveKind::OmpRegion, false);
     // SAFETY: the runtime's frame of the task that has called it, and its word for us.
     unsafe {
         thread.task().as_ref().inspect(|task| task.settle());
@@ -143,7 +168,8 @@ unsafe extern "C" fn begin_region(
             Some(registers) => Context::Site { registers, tasks: thread.task() },
             None => captured(thread, Registers::here()),
         };
-        *region = Box::into_raw(Box::new(context)) as u64;
+        let record = Region { context, team: Team::fork(from), from, owner: thread.ordinal() };
+        *region = Box::into_raw(Box::new(record)) as u64;
     }
     thread.begin_pause();
 }
@@ -167,8 +193,9 @@ unsafe extern "C" fn end_region(region: Data, _: Data, _: c_int, _: u64) {
     thread.end_pause();
     // SAFETY: the word of a region that has ended, so its threads wait and use the record no more.
     unsafe {
-        let record = std::mem::replace(&mut *region, 0) as *mut Context;
+        let record = std::mem::replace(&mut *region, 0) as *mut Region;
         if !record.is_null() {
+            (*record).team.join((*record).from);
             drop(Box::from_raw(record));
         }
     }
@@ -190,9 +217,11 @@ unsafe extern "C" fn implicit_task(
     unsafe {
         match endpoint {
             BEGIN => {
-                let region = region.as_ref().map_or(ptr::null(), |word| *word as *const Context);
-                let Some(context) = region.as_ref() else { return };
-                begin(thread, task, *context, boundary_of(task));
+                let region = region.as_ref().map_or(ptr::null(), |word| *word as *const Region);
+                let Some(region) = region.as_ref() else { return };
+                let record = begin(thread, task, region.context, boundary_of(task));
+                (*record).is_owner.set(region.owner == thread.ordinal());
+                region.team.begin(&(*record).task, &(*record).path, region.from);
             }
             END => end(thread, task),
             _ => {}
@@ -200,23 +229,42 @@ unsafe extern "C" fn implicit_task(
     }
 }
 
+/// The record of a task on a thread.
+#[repr(C)]
+struct Begun {
+    task: Task,
+    path: OnPath,
+    /// Whoever waits for its end does so after it has told of its end: it is no other thread's part in a
+    /// region, which the runtime ends late.
+    is_owner: Cell<bool>,
+}
+
 /// Begins a task on the calling thread.
-unsafe fn begin(thread: OwnThread, task: Data, context: Context, boundary: Boundary) {
-    let record = Box::into_raw(Box::new(Task::new(context, boundary, true)));
+unsafe fn begin(
+    thread: OwnThread,
+    task: Data,
+    context: Context,
+    boundary: Boundary,
+) -> *const Begun {
+    let record = Task::new(context, boundary, true);
+    let (path, is_owner) = (OnPath::default(), Cell::new(true));
+    let record = Box::into_raw(Box::new(Begun { task: record, path, is_owner }));
     // SAFETY: the record lives until `end`.
     unsafe {
-        (*record).id.set(task as usize);
-        thread.begin_task(&*record);
+        (*record).task.id.set(task as usize);
+        thread.begin_task(&(*record).task);
     }
+    record
 }
 
 /// Ends a task, if the thread is in it.
 unsafe fn end(thread: OwnThread, task: Data) {
-    let record = thread.task();
+    let record = thread.task().cast::<Begun>();
     // SAFETY: null, or the innermost record, which `begin` has made if it is this task's.
     unsafe {
-        if record.as_ref().is_some_and(|record| record.id.get() == task as usize) {
-            thread.end_task(&*record);
+        if thread.task().as_ref().is_some_and(|record| record.id.get() == task as usize) {
+            edges::end(&(*record).task, 0, (*record).is_owner.get());
+            thread.end_task(&(*record).task);
             drop(Box::from_raw(record.cast_mut()));
         }
     }
@@ -268,10 +316,11 @@ unsafe extern "C" fn create_task(
     // SAFETY: the word of the new task; null, or the record of the task that makes it.
     unsafe {
         thread.task().as_ref().inspect(|task| task.settle());
-        *task = match flags {
+        let from = return_address as usize;
+        let word = match flags {
             flags if flags & EXPLICIT == 0 => 0,
             flags if flags & UNDEFERRED != 0 => THROUGH,
-            _ => match creation_by(thread, return_address as usize, DirectiveKind::OmpTask) {
+            _ => match creation_by(thread, from, DirectiveKind::OmpTask) {
                 Context::Captured { thread, node } => {
                     CAPTURED | u64::from(thread) << 32 | u64::from(node)
                 }
@@ -282,6 +331,33 @@ unsafe extern "C" fn create_task(
                 },
             },
         };
+        *task = match path::is_active() && word != 0 {
+            true => {
+                let spawned = Spawned::new(&thread, from, false, word != THROUGH);
+                Box::into_raw(Box::new(New { word, spawned })) as u64 | NEW
+            }
+            false => word,
+        };
+    }
+}
+
+/// What a task depends on that was made.
+#[repr(C)]
+struct Dependence {
+    address: usize,
+    kind: c_int,
+}
+
+unsafe extern "C" fn depend(task: Data, all: *const Dependence, count: c_int) {
+    const READS: c_int = 1;
+    // SAFETY: the word of a task, and the runtime's list.
+    unsafe {
+        let word = task.as_ref().map_or(0, |word| *word);
+        if word & (CAPTURED | NEW) == NEW && count > 0 && !all.is_null() {
+            let all = std::slice::from_raw_parts(all, count as usize);
+            let new = (word & !NEW) as *mut New;
+            (*new).spawned.depend(all.iter().map(|d| (d.address, d.kind == READS)));
+        }
     }
 }
 
@@ -312,44 +388,47 @@ unsafe fn switch(thread: OwnThread, next: Data) {
                 return end(thread, current.id.get() as Data);
             }
         }
-        let Some(word) = next.as_ref().filter(|word| **word != 0) else { return };
-        let kept = word & !CAPTURED;
+        let Some(word) = next.as_mut().filter(|word| **word != 0) else { return };
+        let spawned = (*word & (CAPTURED | NEW) == NEW).then(|| {
+            let new = Box::from_raw((*word & !NEW) as *mut New);
+            *word = new.word;
+            new.spawned
+        });
+        let kept = *word & !CAPTURED;
         let context = match kept {
             0 => Context::Unknown,
             _ if kept == *word => *(kept as *const Context),
             _ => Context::Captured { thread: (kept >> 32) as u32, node: kept as u32 },
         };
-        match *word {
+        let record = match *word {
             THROUGH => begin(thread, next, Context::Unknown, Boundary::None),
             _ => begin(thread, next, context, boundary_of(next)),
-        }
+        };
+        spawned.inspect(|spawned| spawned.begin(&(*record).task, &(*record).path, 0));
     }
 }
 
-unsafe extern "C" fn wait(_: c_int, endpoint: c_int, _: Data, _: Data, _: u64) {
+unsafe extern "C" fn wait(kind: c_int, endpoint: c_int, region: Data, _: Data, from: u64) {
+    /// Waits for tasks.
+    const TASKS: [c_int; 2] = [5, 6];
     let Some(thread) = threads::current() else { return };
+    let (waits_for_tasks, from) = (TASKS.contains(&kind), from as usize);
     match endpoint {
-        BEGIN => thread.begin_pause(),
-        END => thread.end_pause(),
+        BEGIN => {
+            if !waits_for_tasks {
+                edges::arrive(&thread, from);
+            }
+            thread.begin_pause();
+        }
+        END => {
+            thread.end_pause();
+            match waits_for_tasks {
+                true => edges::join_tasks(&thread, from),
+                // Another thread's end of the region's last barrier comes with the next region.
+                false if !region.is_null() => edges::pass(&thread, from),
+                false => {}
+            }
+        }
         _ => {}
-    }
-}
-
-/// Whether a mutex is a construct of the language. Locks are functions that are interposed.
-fn is_construct(kind: c_int) -> bool {
-    const CRITICAL: c_int = 5;
-    const ORDERED: c_int = 7;
-    kind == CRITICAL || kind == ORDERED
-}
-
-unsafe extern "C" fn begin_mutex(kind: c_int, _: c_uint, _: c_uint, _: u64, _: u64) {
-    if let Some(thread) = threads::current().filter(|_| is_construct(kind)) {
-        thread.begin_pause();
-    }
-}
-
-unsafe extern "C" fn acquired_mutex(kind: c_int, _: u64, _: u64) {
-    if let Some(thread) = threads::current().filter(|_| is_construct(kind)) {
-        thread.end_pause();
     }
 }

@@ -4,6 +4,8 @@
 //! |---|---|
 //! | `libgomp` | GCC's runtime, by its entry points, which are interposed |
 //! | `libomp` | LLVM's and Intel's, by their tools interface (OMPT) |
+//! | `locks` | locks and critical sections of both |
+//! | `edges` | the critical path's edges |
 //! | `copies` | which copy of a runtime a call is for |
 //! | `rate` | how many tasks get a captured context |
 //!
@@ -11,8 +13,10 @@
 //! waits for the region's end. The record of an explicit task names the captured context of its creator.
 
 pub(crate) mod copies;
+mod edges;
 pub(crate) mod libgomp;
 mod libomp;
+mod locks;
 mod rate;
 
 pub(crate) use copies::forget;

@@ -1,0 +1,78 @@
+//! Locks and critical sections of both runtimes: a thread waits for one, whoever ends it is charged with that
+//! (`lock-wait`), and the critical path goes from one to the next.
+
+use super::copies::Entry;
+use super::libgomp::{Arguments, Stack, call, interpose};
+use crate::events::{self, Place};
+use hpcrun_core::session;
+use hpcrun_core::threads;
+
+interpose! { acquire_first:
+    omp_set_lock omp_set_nest_lock omp_set_lock_ omp_set_nest_lock_ GOMP_critical_name_start
+}
+interpose! { release_first:
+    omp_unset_lock omp_unset_nest_lock omp_unset_lock_ omp_unset_nest_lock_ GOMP_critical_name_end
+}
+interpose! { try_first: omp_test_lock omp_test_nest_lock omp_test_lock_ omp_test_nest_lock_ }
+interpose! { acquire_third: __kmpc_critical __kmpc_critical_with_hint }
+interpose! { release_third: __kmpc_end_critical }
+interpose! { acquire_unnamed: GOMP_critical_start }
+interpose! { release_unnamed: GOMP_critical_end }
+interpose! { acquire_atomic: GOMP_atomic_start GOMP_reduction_start }
+interpose! { release_atomic: GOMP_atomic_end GOMP_reduction_end }
+
+/// Names of the locks that have none.
+static UNNAMED: u8 = 0;
+static ATOMIC: u8 = 1;
+
+macro_rules! lock_of {
+    ($($acquire:ident $release:ident |$arguments:pat_param| $lock:expr;)*) => { $(
+        unsafe fn $acquire(entry: &Entry, from: usize, all: Arguments, stack: Stack) -> usize {
+            let $arguments = all;
+            // SAFETY: the caller's arguments.
+            unsafe { acquire(entry, from, all, stack, $lock) }
+        }
+
+        unsafe fn $release(entry: &Entry, from: usize, all: Arguments, stack: Stack) -> usize {
+            let $arguments = all;
+            let real = entry.of_call(from);
+            // SAFETY: the caller's arguments.
+            events::release(Place::of_call(from), $lock, || unsafe { call(real, all, stack) })
+        }
+    )* };
+}
+
+lock_of! {
+    acquire_first release_first |[lock, ..]| lock;
+    acquire_third release_third |[_, _, lock, ..]| lock;
+    acquire_unnamed release_unnamed |_| &raw const UNNAMED as usize;
+    acquire_atomic release_atomic |_| &raw const ATOMIC as usize;
+}
+
+unsafe fn acquire(
+    entry: &Entry,
+    from: usize,
+    arguments: Arguments,
+    stack: Stack,
+    lock: usize,
+) -> usize {
+    let real = entry.of_call(from);
+    let thread = threads::current().filter(|_| session::is_running());
+    let wait = || {
+        thread.inspect(|thread| thread.begin_pause());
+        // SAFETY: the caller's arguments; no result.
+        unsafe { call(real, arguments, stack) };
+        thread.inspect(|thread| thread.end_pause());
+        0
+    };
+    events::wait_for_lock(Place::of_call(from), lock, false, wait);
+    0
+}
+
+unsafe fn try_first(entry: &Entry, from: usize, arguments: Arguments, stack: Stack) -> usize {
+    // SAFETY: the caller's arguments.
+    let result = unsafe { call(entry.of_call(from), arguments, stack) };
+    let fails = i32::from(result as i32 == 0) * libc::EBUSY;
+    events::acquired(Place::of_call(from), arguments[0], false, fails);
+    result
+}
