@@ -22,6 +22,8 @@ pub struct Samples {
     side: AtomicUsize,
     sides: Box<[Side; 2]>,
     missed: AtomicU64,
+    /// Time in waits that no hook has seen.
+    waited: AtomicU64,
 }
 
 /// Contexts and their times, in the order of their first samples, and a hash table of their numbers.
@@ -83,7 +85,12 @@ impl Default for Samples {
             }
             Box::from_raw(sides)
         };
-        Samples { side: AtomicUsize::new(0), sides, missed: AtomicU64::new(0) }
+        Samples {
+            side: AtomicUsize::new(0),
+            sides,
+            missed: AtomicU64::new(0),
+            waited: AtomicU64::new(0),
+        }
     }
 }
 
@@ -94,6 +101,21 @@ impl Samples {
         if !side.add(context, time) {
             add(&self.missed, time);
         }
+    }
+
+    /// A sample found the thread in a wait that costs CPU time, as `time` nanoseconds since the last one did.
+    pub fn add_wait(&self, time: u64) {
+        add(&self.waited, time);
+    }
+
+    #[inline]
+    pub(crate) fn found_wait(&self) -> bool {
+        self.waited.load(Ordering::Relaxed) != 0
+    }
+
+    /// The time in such waits since this was asked last.
+    pub(crate) fn take_waited(&self) -> u64 {
+        self.waited.swap(0, Ordering::Relaxed)
     }
 
     #[inline]

@@ -4,6 +4,9 @@
 //! the clock once, so its own time counts as activity, less what operations take in the mean
 //! ([`Settings::operation_cost`](crate::Settings)). One after other activity reads it twice and does not
 //! count.
+//!
+//! Samples tell of waits that no hook sees, as they use CPU time: spinning, polling. Their time is no
+//! activity. Unless the next operation is an edge, what has ended the wait is not known, and counted so.
 
 use std::sync::Arc;
 
@@ -28,6 +31,8 @@ const LONG: u64 = 100_000;
 /// within a further time find it so.
 const OTHER: u64 = 2_000;
 const AFTER_OTHER: u64 = 20_000;
+/// A thread that is active for so many nanoseconds after a wait has been told by nobody that it is over.
+const GOES_ON: u64 = 1_000;
 
 /// A thread that is tracked; it belongs to one thread of the program.
 pub struct Thread<'t, C> {
@@ -39,6 +44,8 @@ pub struct Thread<'t, C> {
     cold: u64,
     /// Time that passes is not activity.
     idle: bool,
+    /// A sample found it in a wait, and no edge has ended that.
+    has_waited: bool,
     /// Activity is counted up to now, and the next operation happens now.
     is_now: bool,
     pub(crate) strand: Strand,
@@ -73,6 +80,7 @@ impl<'t, C: Clock> Thread<'t, C> {
             clock,
             cold: 0,
             idle: false,
+            has_waited: false,
             is_now: false,
             strand: Strand::start(number, begin, session),
             procedure: None,
@@ -107,6 +115,8 @@ impl<'t, C: Clock> Thread<'t, C> {
         self.totals.reset(session);
         self.resyncs_before = self.clock.resyncs();
         self.samples.take();
+        self.samples.take_waited();
+        self.has_waited = false;
         self.shares = Shares::new(&self.tracker.settings);
         let new = Strand::start(self.number, begin, session);
         let old = core::mem::replace(&mut self.strand, new);
@@ -226,8 +236,11 @@ impl<'t, C: Clock> Thread<'t, C> {
     /// Counts the activity up to a time of the clock.
     #[inline]
     fn advance(&mut self, now: u64) {
-        let time = (now - self.last).saturating_sub(self.tracker.settings.operation_cost);
+        let mut time = (now - self.last).saturating_sub(self.tracker.settings.operation_cost);
         self.last = now;
+        if self.has_waited || self.samples.found_wait() {
+            time = self.leave_out_wait(time);
+        }
         if time >= OTHER {
             self.cold = now + AFTER_OTHER;
         }
@@ -244,6 +257,22 @@ impl<'t, C: Clock> Thread<'t, C> {
         if self.answered != self.tracker.asked() {
             self.answer();
         }
+    }
+
+    /// What of a time was no wait.
+    #[cold]
+    fn leave_out_wait(&mut self, time: u64) -> u64 {
+        let waited = self.samples.take_waited();
+        if self.idle {
+            return time;
+        }
+        let active = time.saturating_sub(waited);
+        if self.has_waited && active >= GOES_ON {
+            self.has_waited = false;
+            self.lose(Lost::Wait);
+        }
+        self.has_waited |= waited > 0;
+        active
     }
 
     /// The strand was active since its length was `from`. A relative length is no level: of a part of a
@@ -312,6 +341,9 @@ impl<'t, C: Clock> Thread<'t, C> {
         self.keep_export();
         if self.samples.are_there() {
             self.take_samples();
+        }
+        if self.samples.found_wait() {
+            self.samples.take_waited();
         }
         self.last = self.clock.now();
         self.is_now = false;
@@ -570,6 +602,7 @@ impl<'t, C: Clock> Thread<'t, C> {
     /// Merges a strand of another process, but for its savings.
     #[inline]
     pub(crate) fn merge_remote(&mut self, remote: &RemoteStrand, at: Site) {
+        self.has_waited = false;
         let transition = self.transition(at, Edge::Message);
         if remote.length > self.strand.0.length {
             // What began it is in another process.
@@ -589,6 +622,7 @@ impl<'t, C: Clock> Thread<'t, C> {
         let Some(other) = self.same_session(strand) else {
             return;
         };
+        self.has_waited = false;
         if edge == Edge::Join {
             let from = self.strand.0.length;
             self.strand.join_grain(&other, &mut self.estimates);
@@ -649,7 +683,9 @@ impl<'t, C: Clock> Thread<'t, C> {
         if strand.0.session == self.strand.0.session {
             return Some(strand);
         }
-        self.lose(Lost::OtherSession);
+        if strand.0.session >= self.tracker.first_session() {
+            self.lose(Lost::OtherSession);
+        }
         self.discard(strand);
         None
     }

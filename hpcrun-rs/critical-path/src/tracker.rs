@@ -40,11 +40,13 @@ pub enum Lost {
     Sample = abi::LOST_SAMPLE,
     /// The receiver's part in a synchronous send.
     Synchronous = abi::LOST_SYNCHRONOUS,
+    /// What has ended a wait that was seen by samples alone.
+    Wait = abi::LOST_WAIT,
 }
 
 impl Lost {
     /// By number.
-    pub(crate) const ALL: [Lost; 7] = [
+    pub(crate) const ALL: [Lost; 8] = [
         Lost::Untracked,
         Lost::OtherSession,
         Lost::Unknown,
@@ -52,6 +54,7 @@ impl Lost {
         Lost::Room,
         Lost::Sample,
         Lost::Synchronous,
+        Lost::Wait,
     ];
 
     /// By number; an unknown number is an unknown cause.
@@ -68,6 +71,7 @@ impl Lost {
             Lost::Procedure => "procedure",
             Lost::Sample => "sample",
             Lost::Synchronous => "synchronous",
+            Lost::Wait => "wait",
             Lost::Room => "room",
         }
     }
@@ -95,6 +99,8 @@ pub struct Tracker {
     pub(crate) sampled: Mutex<shares::Known>,
     pub(crate) exports: Exports,
     session: AtomicU32,
+    /// What belongs to a session before this one counts as not there.
+    first: AtomicU32,
     /// How often all threads were asked to publish their strands.
     asked: AtomicU32,
     next_thread: AtomicU32,
@@ -231,6 +237,7 @@ impl Tracker {
             sampled: Mutex::default(),
             exports: Exports::default(),
             session: AtomicU32::new(1),
+            first: AtomicU32::new(1),
             asked: AtomicU32::new(0),
             next_thread: AtomicU32::new(0),
         }
@@ -254,6 +261,17 @@ impl Tracker {
             longest.into_iter().for_each(|strand| strand.release(memory));
             old.for_each(|list| list.release(memory.arena, &mut memory.spare.nodes));
         });
+    }
+
+    /// As [`restart`](Self::restart), where the program begins: nothing that it waits for has come before.
+    pub fn begin(&self) {
+        self.restart();
+        self.first.store(self.session(), Ordering::Relaxed);
+    }
+
+    /// The number of the program's first session.
+    pub(crate) fn first_session(&self) -> u32 {
+        self.first.load(Ordering::Relaxed)
     }
 
     /// The number of the current session.

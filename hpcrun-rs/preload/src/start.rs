@@ -8,6 +8,7 @@ use hpcrun_core::config::Config;
 use hpcrun_core::logical::agents;
 use hpcrun_core::session::{self, Libc};
 use hpcrun_core::threads::with_room;
+use hpcrun_core::{path, threads};
 use std::ffi::{CStr, c_int, c_void};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -78,7 +79,7 @@ fn begin(config: Config, arguments: Vec<String>) -> Result<(), String> {
     }
     // Armed last, and while the thread counts as yielding: our start is not part of the program. The kernel
     // takes a while to start the timer, and a sample that arrives meanwhile counts as idle.
-    if let Some(state) = hpcrun_core::threads::current() {
+    if let Some(state) = threads::current() {
         state.begin_yield();
         session::arm(state);
         state.end_yield();
@@ -87,6 +88,31 @@ fn begin(config: Config, arguments: Vec<String>) -> Result<(), String> {
     }
     writer::start();
     Ok(())
+}
+
+/// Interposed: `_start` calls this when the constructors of all libraries have run, and the critical path
+/// begins. The last call is a jump if the compiler optimises: then no frame of ours stays.
+///
+/// # Safety
+/// As for libc's function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __libc_start_main(
+    main: usize,
+    count: usize,
+    arguments: usize,
+    init: usize,
+    fini: usize,
+    end: usize,
+    stack: usize,
+) -> c_int {
+    path::begin();
+    threads::current().inspect(|thread| thread.begin_main_path());
+    // SAFETY: libc's own function, same arguments.
+    unsafe {
+        real!(c"__libc_start_main": fn(usize, usize, usize, usize, usize, usize, usize) -> c_int)(
+            main, count, arguments, init, fini, end, stack,
+        )
+    }
 }
 
 unsafe extern "C" {

@@ -237,6 +237,8 @@ pub const LOST_SAMPLE: u32 = 5;
 
 /// Cause of a lost edge: the receiver's part in a synchronous send.
 pub const LOST_SYNCHRONOUS: u32 = 6;
+/// Cause of a lost edge: what has ended a wait that was seen by samples alone.
+pub const LOST_WAIT: u32 = 7;
 
 /// Command of [`PathTable::control`]: stop tracking.
 pub const PATH_STOP: u32 = 0;

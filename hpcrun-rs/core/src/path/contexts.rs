@@ -78,6 +78,12 @@ impl ThreadSamples {
         self.samples.add(record, time);
     }
 
+    /// As [`Samples::add_wait`].
+    #[inline]
+    pub(super) fn wait(&self, time: u64) {
+        self.samples.add_wait(time);
+    }
+
     /// The context of a record of the thread's profile is captured, so that paths in other trees continue in
     /// it.
     pub(super) fn capture(&self, profile: *mut u8, record: u32) {

@@ -153,6 +153,11 @@ pub fn tracker() -> Option<&'static Tracker> {
     current().map(|path| &path.tracker)
 }
 
+/// The program begins: what ran before, in the constructors of libraries, is no part of its path.
+pub fn begin() {
+    tracker().filter(|_| is_active()).inspect(|tracker| tracker.begin());
+}
+
 /// Asks every thread to publish its strand at its next event, for a report in between.
 pub fn ask() {
     tracker().inspect(|tracker| tracker.ask());
@@ -310,6 +315,14 @@ impl ThreadPath {
     pub fn sample(&self, profile: *mut u8, record: u32, time: u64) {
         if let Some(samples) = self.samples() {
             samples.add(profile, record, time);
+        }
+    }
+
+    /// A sample found the thread in a wait, as `time` nanoseconds did. Async-signal-safe.
+    #[inline]
+    pub fn wait(&self, time: u64) {
+        if let Some(samples) = self.samples() {
+            samples.wait(time);
         }
     }
 

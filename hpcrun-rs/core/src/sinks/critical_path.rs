@@ -15,4 +15,9 @@ impl Sink for CriticalPath<'_> {
         self.0.sample(node.profile, node.record, values.time);
         Ok(())
     }
+
+    #[inline]
+    fn idle(&mut self, values: &Values) {
+        self.0.wait(values.time);
+    }
 }

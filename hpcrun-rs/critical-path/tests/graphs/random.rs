@@ -177,6 +177,19 @@ impl<'w> Program<'w> {
         }
     }
 
+    /// One fiber waits for what another one has done so far. Whether there are such two.
+    fn spin(&mut self) -> bool {
+        let [one, other] = [0; 2].map(|_| self.random.below(self.actors.len()));
+        let node = self.actors[other].fiber.node().filter(|_| one != other);
+        let is_free = self.actors[one].blocked == Blocked::No;
+        let Some(node) = node.filter(|_| is_free) else {
+            return false;
+        };
+        let time = 1 + self.random.below(1_000_000) as u64;
+        self.actors[one].fiber.spin_until(node, time);
+        true
+    }
+
     fn send(&mut self, chosen: usize) {
         let pipe = self.random.below(self.pipes.len());
         if !self.pipes[pipe].can_send() {
@@ -229,6 +242,29 @@ impl Actor<'_> {
             Some(Frame::Second(half)) => self.fiber.join_halves(half),
         }
     }
+}
+
+/// A wait that spins is no activity, and a path without the edge that ends it is too short, never too long.
+#[test]
+fn paths_through_spinning_waits_are_never_too_long() {
+    let (mut waits, mut lost, mut shorter) = (0, 0, 0);
+    for seed in 1..=200 {
+        let world = World::new();
+        let mut program = Program::new(&world, seed);
+        for _ in 0..100 + (seed as usize * 7) % 500 {
+            program.step();
+            if program.random.below(8) == 0 {
+                waits += u64::from(program.spin());
+            }
+        }
+        program.finish();
+        let (found, whole) = world.check_least();
+        lost += found;
+        shorter += u64::from(!whole);
+    }
+    // Several waits in a row are one, and some end with an edge, or with their thread.
+    assert!(lost <= waits && lost > waits / 3, "{lost} of {waits}");
+    assert!(shorter > 50, "{shorter}");
 }
 
 #[test]

@@ -111,6 +111,26 @@ impl World {
         (number, self.tracker.procedure(name))
     }
 
+    /// Checks that a report of a program with waits of which nobody tells the end is too short, if anything,
+    /// but for the work. Returns how many such ends are counted as lost, and whether the span is right.
+    pub(crate) fn check_least(&self) -> (u64, bool) {
+        let report = self.tracker.report();
+        let dag = self.dag.borrow();
+        assert_eq!(report.work, dag.work(None), "work");
+        let span = dag.longest(None, false).length;
+        assert!(report.span <= span, "span");
+        assert!(report.burdened_span <= dag.longest(None, true).length);
+        for (number, name) in self.names.borrow().iter().enumerate() {
+            let found = report.procedures.iter().find(|p| p.name == *name);
+            let found = found.expect("every procedure is reported");
+            assert_eq!(found.work, dag.work(Some(number)), "work of {name}");
+            assert!(found.zeroed_span <= dag.longest(Some(number), false).length);
+        }
+        let lost = report.quality.lost_edges;
+        assert!(lost.iter().all(|(cause, _)| cause == "wait"), "{lost:?}");
+        (lost.iter().map(|(_, count)| count).sum(), report.span == span)
+    }
+
     /// Checks everything that the report says against the graph.
     pub(crate) fn check(&self) -> Report {
         let report = self.tracker.report();
@@ -254,6 +274,19 @@ impl<'w> Fiber<'w> {
         // A sample of an idle thread.
         self.samples.add(1, time);
         self.thread.resume();
+    }
+
+    /// Waits in a loop, which samples find, until the last node of another fiber is over. Nothing tells.
+    pub(crate) fn spin_until(&mut self, other: usize, time: u64) {
+        self.clock.advance(time);
+        self.samples.add_wait(time);
+        self.thread.length();
+        self.event(&[(other, MESSAGE_COST)]);
+    }
+
+    /// Its last node.
+    pub(crate) fn node(&self) -> Option<usize> {
+        self.node
     }
 
     pub(crate) fn spawn(&mut self) -> Fiber<'w> {
