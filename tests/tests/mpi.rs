@@ -272,6 +272,30 @@ fn threads() -> Graph {
     graph
 }
 
+/// In each round, whom a rank waits for besides itself, by how many places it is before in the ring.
+fn forms(is_mpi_4: bool) -> Graph {
+    const ROUNDS: [&[usize]; 7] = [&[1, 3], &[1, 3], &[1], &[1, 2, 3], &[1], &[1, 2, 3], &[1]];
+    let name = |round, rank| (if rank == round % 4 { "slow" } else { "fast" }, 4 * round + rank);
+    let mut graph = (0..4).fold(Graph::default(), |graph, rank| graph.node(name(0, rank), &[]));
+    for (round, others) in ROUNDS[..if is_mpi_4 { 7 } else { 4 }].iter().enumerate() {
+        for rank in 0..4 {
+            let others = others.iter().map(|before| name(round, (rank + 4 - before) % 4));
+            let before: Vec<Node> = others.chain([name(round, rank)]).collect();
+            graph = graph.node(name(round + 1, rank), &before);
+        }
+    }
+    graph
+}
+
+#[test]
+fn all_forms_of_operations_are_followed_or_counted_as_lost() {
+    let _cores = exclusive_cores();
+    for mpi in libraries() {
+        let run = mpi.run("forms", 4, &["--critical-path"], &["forms"]);
+        check(&forms(mpi.name == "mpich"), &run, &[("unknown", 4)]);
+    }
+}
+
 #[test]
 fn messages_and_collective_operations_carry_the_path() {
     let _cores = exclusive_cores();

@@ -3,7 +3,7 @@
 use crate::job::{self, Job};
 use crate::library::{Status, Statuses, at, library};
 use hpcrun_abi::{
-    CALL_NESTED, Entered, MESSAGES_SYMBOL, MessageTable, Messages, RemoteStrand, host,
+    CALL_NESTED, Entered, LOST_UNKNOWN, MESSAGES_SYMBOL, MessageTable, Messages, RemoteStrand, host,
 };
 use std::cell::Cell;
 use std::ffi::c_int;
@@ -84,6 +84,31 @@ impl Call<'_> {
         unsafe { library().handle_at(self.word(index), at) }
     }
 
+    /// A count, of so many bytes, of the array at an address among them.
+    pub(crate) fn count_at(&self, index: usize, at: usize, word: usize) -> i64 {
+        match word == size_of::<c_int>() {
+            true => self.int_at(index, at).into(),
+            // SAFETY: an array of large counts that has it (the invariant).
+            false => unsafe { *ptr::with_exposed_provenance::<i64>(self.word(index)).add(at) },
+        }
+    }
+
+    /// A window among them.
+    pub(crate) fn window(&self, index: usize) -> usize {
+        match self.fortran {
+            false => library().handle(self.word(index)),
+            true => library().window_of(self.int(index)),
+        }
+    }
+
+    /// The window at an address among them.
+    pub(crate) fn window_at(&self, index: usize) -> usize {
+        match self.fortran {
+            false => self.handle_at(index, 0),
+            true => self.window(index),
+        }
+    }
+
     /// Calls MPI's function with room for `count` statuses in place of what the caller does not want, and
     /// then `read` with the statuses.
     #[inline]
@@ -110,7 +135,12 @@ impl Call<'_> {
     pub(crate) fn observe(&self, sends: bool, act: impl FnOnce(&Observed, &Job) -> c_int) -> c_int {
         self.observe_in(job::current(), sends, |observed, job| match job {
             Some(job) => act(observed, job),
-            None => self.run(),
+            None => {
+                if self.waits && job::has_sessions() {
+                    observed.lose(LOST_UNKNOWN);
+                }
+                self.run()
+            }
         })
     }
 
@@ -178,6 +208,11 @@ impl Observed {
     /// Waits for at most so many other processes, but for one.
     pub(crate) fn expect(&self, processes: usize) {
         self.waits.set(processes.max(1));
+    }
+
+    /// Waits for so many more.
+    pub(crate) fn expect_more(&self, processes: usize) {
+        self.waits.set(self.waits.get() + processes);
     }
 
     /// Has waited for another process.

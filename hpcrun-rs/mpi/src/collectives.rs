@@ -7,13 +7,15 @@
 //! | from the root | the others for the root |
 //! | to the root | the root for the others |
 //! | upwards | a process for those of lower ranks |
+//! | each | a process for all who send it something |
+//! | neighbours | a process for those from whom it receives by the topology |
 //!
 //! Strands are combined on the way. A collective operation may synchronise all processes, says MPI, so no
 //! correct program waits longer than it may; a root that sends does not wait for anybody's strand.
 
 use crate::call::{Call, Observed};
 use crate::job::Job;
-use crate::library::{Library, at, pmpi};
+use crate::library::{Library, at, library, pmpi};
 use crate::requests::{Request, wait_for};
 use hpcrun_abi::{LOST_UNKNOWN, RemoteStrand, SAVINGS, Saving};
 use std::ffi::{c_int, c_void};
@@ -25,6 +27,10 @@ pub(crate) enum Direction {
     FromRoot,
     ToRoot,
     Upwards,
+    /// In the topology of the communicator.
+    Neighbours,
+    /// All for all who send them something. A count has so many bytes.
+    Each(usize),
 }
 
 /// MPI's handles of the strand as a type, and of its maximum as an operation.
@@ -90,15 +96,113 @@ fn combine(a: &RemoteStrand, b: &RemoteStrand) -> RemoteStrand {
     longer
 }
 
-/// The operation that brings the strands, beside a nonblocking one of the program.
+/// What the operation that brings the strands needs to know, of a program's operation.
+#[derive(Debug, Clone)]
+pub(crate) struct Plan {
+    direction: Direction,
+    comm: usize,
+    root: usize,
+    /// The process waits for another one, or for all.
+    receives: bool,
+    /// How many it waits for, one by one.
+    sources: usize,
+    /// Of all to all processes, whom it sends to and receives from: counts, where they lie.
+    counts: [Vec<c_int>; 4],
+}
+
+impl Plan {
+    /// All processes wait for all.
+    fn all(comm: usize) -> Plan {
+        let (direction, counts) = (Direction::All, Default::default());
+        Plan { direction, comm, root: 0, receives: true, sources: 0, counts }
+    }
+
+    /// `None`: nobody waits for anybody, or it is not known who does. All processes of the communicator come
+    /// to the same.
+    fn of(
+        call: &Call<'_>,
+        direction: Direction,
+        comm: usize,
+        observed: &Observed,
+        job: &Job,
+    ) -> Option<Plan> {
+        let handle = call.comm(comm);
+        let size = job.state().world.comm(handle).map(|comm| comm.ranks.len());
+        if size.is_none() {
+            observed.lose(LOST_UNKNOWN);
+        }
+        let size = size.filter(|size| *size > 1 || direction == Direction::Neighbours)?;
+        let mut rank: c_int = 0;
+        pmpi!(Comm_rank(handle, at(&mut rank)));
+        let is_rooted = matches!(direction, Direction::FromRoot | Direction::ToRoot);
+        let root = if is_rooted { call.int(comm - 1) } else { 0 };
+        let receives = match direction {
+            Direction::All => true,
+            Direction::FromRoot => rank != root,
+            Direction::ToRoot => rank == root,
+            Direction::Upwards => rank > 0,
+            Direction::Neighbours | Direction::Each(_) => false,
+        };
+        let mut plan = Plan { direction, root: root as usize, receives, ..Plan::all(handle) };
+        match direction {
+            Direction::Neighbours => plan.sources = sources(handle, rank),
+            // In Fortran, whether the counts are those of the receives alone is not known.
+            Direction::Each(_) if call.fortran => {
+                (plan.direction, plan.receives) = (Direction::All, true);
+            }
+            Direction::Each(word) => {
+                let has = |place, rank| c_int::from(call.count_at(place, rank, word) != 0);
+                let in_place = library().in_place == call.arguments[0].get();
+                let sent = if in_place { RECEIVED } else { SENT };
+                plan.counts = [
+                    (0..size).map(|rank| has(sent, rank)).collect(),
+                    vec![0; size],
+                    (0..size).map(|rank| has(RECEIVED, rank)).collect(),
+                    (0..size as c_int).collect(),
+                ];
+                plan.sources = size;
+            }
+            _ => {}
+        }
+        Some(plan)
+    }
+}
+
+/// Where the counts are among the arguments of an operation of all to all.
+const SENT: usize = 1;
+const RECEIVED: usize = 5;
+
+/// How many processes the calling one receives from in an operation of neighbours.
+fn sources(comm: usize, rank: c_int) -> usize {
+    let (mut kind, mut count, mut others, mut weighted): (c_int, c_int, c_int, c_int) =
+        (0, 0, 0, 0);
+    pmpi!(Topo_test(comm, at(&mut kind)));
+    let [grid, graph] = library().topologies;
+    if kind == grid {
+        pmpi!(Cartdim_get(comm, at(&mut count)));
+        count *= 2;
+    } else if kind == graph {
+        pmpi!(Graph_neighbors_count(comm, rank as usize, at(&mut count)));
+    } else {
+        let counts = [at(&mut count), at(&mut others), at(&mut weighted)];
+        pmpi!(Dist_graph_neighbors_count(comm, counts[0], counts[1], counts[2]));
+    }
+    count.max(0) as usize
+}
+
+/// The operation that brings the strands, beside one of the program.
 #[derive(Debug)]
 pub(crate) struct Companion {
+    plan: Plan,
     sent: RemoteStrand,
     received: RemoteStrand,
-    /// The process waits for others.
-    receives: bool,
+    /// Those of each source; there may be nobody in the place of one.
+    each: Vec<RemoteStrand>,
     request: usize,
 }
+
+/// Who has sent nothing.
+const NOBODY: u32 = u32::MAX;
 
 impl Companion {
     /// The program's operation is complete, so this one is or will be.
@@ -108,45 +212,35 @@ impl Companion {
     }
 
     fn merge(&self, observed: &Observed) {
-        if self.receives {
+        if self.plan.receives {
             observed.import(&self.received);
         }
+        let there = || self.each.iter().filter(|strand| strand.rank != NOBODY);
+        observed.expect_more(there().count().saturating_sub(1));
+        there().for_each(|strand| observed.import(strand));
     }
 
-    /// Starts it; `None`: nobody waits for anybody, or it is not known who does. All processes of the
-    /// communicator do the same.
-    fn begin(
-        direction: Direction,
-        (comm, root): (usize, c_int),
+    /// Starts it.
+    pub(crate) fn begin(
+        plan: Plan,
         is_blocking: bool,
         observed: &Observed,
         job: &Job,
-    ) -> Option<Box<Companion>> {
-        let size = job.state().world.comm(comm).map(|comm| comm.ranks.len());
-        if size.is_none() {
-            observed.lose(LOST_UNKNOWN);
-        }
-        size.filter(|size| *size > 1)?;
-        let mut rank: c_int = 0;
-        pmpi!(Comm_rank(comm, at(&mut rank)));
+    ) -> Box<Companion> {
         let mut strand = *observed.strand();
         strand.name = 0;
-        let mut companion = Box::new(Companion {
-            sent: strand,
-            received: strand,
-            receives: match direction {
-                Direction::All => true,
-                Direction::FromRoot => rank != root,
-                Direction::ToRoot => rank == root,
-                Direction::Upwards => rank > 0,
-            },
-            request: 0,
-        });
+        let nobody = RemoteStrand { rank: NOBODY, ..RemoteStrand::UNTRACKED };
+        let each = vec![nobody; plan.sources];
+        let mut companion =
+            Box::new(Companion { plan, sent: strand, received: strand, each, request: 0 });
         let c = &mut *companion;
         // They stay where they are until the operation is complete.
         let (from, to, request) = (at(&mut c.sent), at(&mut c.received), at(&mut c.request));
-        let (root, Operations { kind, longest }) = (root as usize, job.operations);
-        match (direction, is_blocking) {
+        let each = c.each.as_mut_ptr().expose_provenance();
+        let counts = c.plan.counts.each_mut().map(|all| all.as_mut_ptr().expose_provenance());
+        let [sent, sent_at, got, got_at] = counts;
+        let (comm, root, Operations { kind, longest }) = (c.plan.comm, c.plan.root, job.operations);
+        match (c.plan.direction, is_blocking) {
             (Direction::All, true) => pmpi!(Allreduce(from, to, 1, kind, longest, comm)),
             (Direction::All, false) => {
                 pmpi!(Iallreduce(from, to, 1, kind, longest, comm, request))
@@ -161,8 +255,20 @@ impl Companion {
             (Direction::Upwards, false) => {
                 pmpi!(Iexscan(from, to, 1, kind, longest, comm, request))
             }
+            (Direction::Neighbours, true) => {
+                pmpi!(Neighbor_allgather(from, 1, kind, each, 1, kind, comm))
+            }
+            (Direction::Neighbours, false) => {
+                pmpi!(Ineighbor_allgather(from, 1, kind, each, 1, kind, comm, request))
+            }
+            (Direction::Each(_), true) => {
+                pmpi!(Alltoallv(from, sent, sent_at, kind, each, got, got_at, kind, comm))
+            }
+            (Direction::Each(_), false) => {
+                pmpi!(Ialltoallv(from, sent, sent_at, kind, each, got, got_at, kind, comm, request))
+            }
         };
-        Some(companion)
+        companion
     }
 }
 
@@ -171,10 +277,8 @@ impl Companion {
 pub(crate) fn run(call: &Call<'_>, direction: Direction, is_blocking: bool) -> c_int {
     call.observe(true, |observed, job| {
         let comm = call.arguments.len() - if is_blocking { 1 } else { 2 };
-        let is_rooted = matches!(direction, Direction::FromRoot | Direction::ToRoot);
-        let root = if is_rooted { call.int(comm - 1) } else { 0 };
-        let place = (call.comm(comm), root);
-        let companion = Companion::begin(direction, place, is_blocking, observed, job);
+        let plan = Plan::of(call, direction, comm, observed, job);
+        let companion = plan.map(|plan| Companion::begin(plan, is_blocking, observed, job));
         let result = call.run();
         match companion {
             Some(companion) if is_blocking => companion.merge(observed),
@@ -185,6 +289,42 @@ pub(crate) fn run(call: &Call<'_>, direction: Direction, is_blocking: bool) -> c
             }
             None => {}
         }
+        result
+    })
+}
+
+/// (…, communicator, information, request): prepares a persistent operation. They may be started in any
+/// order, so the one beside each has a communicator of its own, which stays.
+pub(crate) fn prepare(call: &Call<'_>, direction: Direction) -> c_int {
+    call.observe(false, |observed, job| {
+        let comm = call.arguments.len() - 3;
+        let plan = Plan::of(call, direction, comm, observed, job);
+        let plan = plan.map(|mut plan| {
+            let shared = plan.comm;
+            pmpi!(Comm_dup(shared, at(&mut plan.comm)));
+            plan
+        });
+        let result = call.run();
+        if let Some(plan) = plan.filter(|_| result == 0) {
+            let handle = call.request_at(comm + 2, 0);
+            job.state().world.requests.insert(handle, Request::PersistentCollective(plan, None));
+        }
+        result
+    })
+}
+
+/// (…, window): as `Barrier` on the window's communicator.
+pub(crate) fn fence(call: &Call<'_>) -> c_int {
+    call.observe(true, |observed, job| {
+        let window = call.window(call.arguments.len() - 1);
+        let comm = job.state().world.windows.get(&window).copied();
+        let plan = comm.map(Plan::all);
+        if plan.is_none() {
+            observed.lose(LOST_UNKNOWN);
+        }
+        let companion = plan.map(|plan| Companion::begin(plan, true, observed, job));
+        let result = call.run();
+        companion.inspect(|companion| companion.merge(observed));
         result
     })
 }

@@ -47,10 +47,15 @@ const fn has_at(name: &[u8], place: usize, word: &[u8]) -> bool {
 }
 
 macro_rules! interpose {
-    ($([$act:expr] $($name:ident $fortran:ident ($($argument:ident)*);)*)*) => { $($(
+    ($([$act:expr] $($name:ident $fortran:ident $($large:ident)? ($($argument:ident)*);)*)*) => { $($(
         interpose!(@one $act, "P" $name ($($argument)*) ());
         interpose!(@one $act, "p" $fortran ($($argument)*) (error));
+        interpose!(@large $act, ($($argument)*) $($large)?);
     )*)* };
+    (@large $act:expr, $arguments:tt) => {};
+    (@large $act:expr, $arguments:tt $name:ident) => {
+        interpose!(@one $act, "P" $name $arguments ());
+    };
     (@one $act:expr, $prefix:literal $name:ident ($($argument:ident)*) ($($error:ident)?)) => {
         /// Interposed; see the module. What it returns means nothing to Fortran.
         ///
@@ -95,31 +100,31 @@ interpose! {
     [m::finalize]
     MPI_Finalize mpi_finalize_();
     [|c| m::send(c, Mode::Standard)]
-    MPI_Send mpi_send_(a b c d e f);
-    MPI_Bsend mpi_bsend_(a b c d e f);
-    MPI_Rsend mpi_rsend_(a b c d e f);
-    MPI_Isend mpi_isend_(a b c d e f g);
-    MPI_Ibsend mpi_ibsend_(a b c d e f g);
-    MPI_Irsend mpi_irsend_(a b c d e f g);
+    MPI_Send mpi_send_ MPI_Send_c(a b c d e f);
+    MPI_Bsend mpi_bsend_ MPI_Bsend_c(a b c d e f);
+    MPI_Rsend mpi_rsend_ MPI_Rsend_c(a b c d e f);
+    MPI_Isend mpi_isend_ MPI_Isend_c(a b c d e f g);
+    MPI_Ibsend mpi_ibsend_ MPI_Ibsend_c(a b c d e f g);
+    MPI_Irsend mpi_irsend_ MPI_Irsend_c(a b c d e f g);
     [|c| m::send(c, Mode::Synchronous)]
-    MPI_Ssend mpi_ssend_(a b c d e f);
-    MPI_Issend mpi_issend_(a b c d e f g);
+    MPI_Ssend mpi_ssend_ MPI_Ssend_c(a b c d e f);
+    MPI_Issend mpi_issend_ MPI_Issend_c(a b c d e f g);
     [|c| m::prepare(c, Some(Mode::Standard))]
-    MPI_Send_init mpi_send_init_(a b c d e f g);
-    MPI_Bsend_init mpi_bsend_init_(a b c d e f g);
-    MPI_Rsend_init mpi_rsend_init_(a b c d e f g);
+    MPI_Send_init mpi_send_init_ MPI_Send_init_c(a b c d e f g);
+    MPI_Bsend_init mpi_bsend_init_ MPI_Bsend_init_c(a b c d e f g);
+    MPI_Rsend_init mpi_rsend_init_ MPI_Rsend_init_c(a b c d e f g);
     [|c| m::prepare(c, Some(Mode::Synchronous))]
-    MPI_Ssend_init mpi_ssend_init_(a b c d e f g);
+    MPI_Ssend_init mpi_ssend_init_ MPI_Ssend_init_c(a b c d e f g);
     [m::receive]
-    MPI_Recv mpi_recv_(a b c d e f g);
+    MPI_Recv mpi_recv_ MPI_Recv_c(a b c d e f g);
     [m::begin_receive]
-    MPI_Irecv mpi_irecv_(a b c d e f g);
+    MPI_Irecv mpi_irecv_ MPI_Irecv_c(a b c d e f g);
     [|c| m::prepare(c, None)]
-    MPI_Recv_init mpi_recv_init_(a b c d e f g);
+    MPI_Recv_init mpi_recv_init_ MPI_Recv_init_c(a b c d e f g);
     [|c| m::exchange(c, 8)]
-    MPI_Sendrecv mpi_sendrecv_(a b c d e f g h i j k l);
+    MPI_Sendrecv mpi_sendrecv_ MPI_Sendrecv_c(a b c d e f g h i j k l);
     [|c| m::exchange(c, 5)]
-    MPI_Sendrecv_replace mpi_sendrecv_replace_(a b c d e f g h i);
+    MPI_Sendrecv_replace mpi_sendrecv_replace_ MPI_Sendrecv_replace_c(a b c d e f g h i);
     [|c| m::probe(c, None, 3, false)]
     MPI_Probe mpi_probe_(a b c d);
     [|c| m::probe(c, Some(3), 4, false)]
@@ -129,8 +134,14 @@ interpose! {
     [|c| m::probe(c, Some(3), 5, true)]
     MPI_Improbe mpi_improbe_(a b c d e f);
     [m::other]
-    MPI_Mrecv mpi_mrecv_(a b c d e);
-    MPI_Imrecv mpi_imrecv_(a b c d e);
+    MPI_Mrecv mpi_mrecv_ MPI_Mrecv_c(a b c d e);
+    MPI_Imrecv mpi_imrecv_ MPI_Imrecv_c(a b c d e);
+    MPI_Win_complete mpi_win_complete_(a);
+    MPI_Win_lock_all mpi_win_lock_all_(a b);
+    MPI_Win_unlock mpi_win_unlock_(a b);
+    MPI_Win_unlock_all mpi_win_unlock_all_(a);
+    MPI_Win_flush mpi_win_flush_(a b);
+    MPI_Win_flush_all mpi_win_flush_all_(a);
     [|c| r::wait(c, None, 0, 1, Ends::All)]
     MPI_Wait mpi_wait_(a b);
     [|c| r::wait(c, None, 0, 2, Ends::AllIf(1))]
@@ -156,46 +167,132 @@ interpose! {
     MPI_Request_free mpi_request_free_(a);
     [|a| c::run(a, Direction::All, true)]
     MPI_Barrier mpi_barrier_(a);
-    MPI_Allreduce mpi_allreduce_(a b c d e f);
-    MPI_Allgather mpi_allgather_(a b c d e f g);
-    MPI_Allgatherv mpi_allgatherv_(a b c d e f g h);
-    MPI_Alltoall mpi_alltoall_(a b c d e f g);
-    MPI_Alltoallv mpi_alltoallv_(a b c d e f g h i);
-    MPI_Alltoallw mpi_alltoallw_(a b c d e f g h i);
-    MPI_Reduce_scatter mpi_reduce_scatter_(a b c d e f);
-    MPI_Reduce_scatter_block mpi_reduce_scatter_block_(a b c d e f);
+    MPI_Allreduce mpi_allreduce_ MPI_Allreduce_c(a b c d e f);
+    MPI_Allgather mpi_allgather_ MPI_Allgather_c(a b c d e f g);
+    MPI_Allgatherv mpi_allgatherv_ MPI_Allgatherv_c(a b c d e f g h);
+    MPI_Alltoall mpi_alltoall_ MPI_Alltoall_c(a b c d e f g);
+    MPI_Reduce_scatter mpi_reduce_scatter_ MPI_Reduce_scatter_c(a b c d e f);
+    MPI_Reduce_scatter_block mpi_reduce_scatter_block_ MPI_Reduce_scatter_block_c(a b c d e f);
     [|a| c::run(a, Direction::All, false)]
     MPI_Ibarrier mpi_ibarrier_(a b);
-    MPI_Iallreduce mpi_iallreduce_(a b c d e f g);
-    MPI_Iallgather mpi_iallgather_(a b c d e f g h);
-    MPI_Iallgatherv mpi_iallgatherv_(a b c d e f g h i);
-    MPI_Ialltoall mpi_ialltoall_(a b c d e f g h);
+    MPI_Iallreduce mpi_iallreduce_ MPI_Iallreduce_c(a b c d e f g);
+    MPI_Iallgather mpi_iallgather_ MPI_Iallgather_c(a b c d e f g h);
+    MPI_Iallgatherv mpi_iallgatherv_ MPI_Iallgatherv_c(a b c d e f g h i);
+    MPI_Ialltoall mpi_ialltoall_ MPI_Ialltoall_c(a b c d e f g h);
+    MPI_Ireduce_scatter mpi_ireduce_scatter_ MPI_Ireduce_scatter_c(a b c d e f g);
+    MPI_Ireduce_scatter_block mpi_ireduce_scatter_block_ MPI_Ireduce_scatter_block_c(a b c d e f g);
+    [|a| c::run(a, Direction::Each(4), true)]
+    MPI_Alltoallv mpi_alltoallv_(a b c d e f g h i);
+    MPI_Alltoallw mpi_alltoallw_(a b c d e f g h i);
+    [|a| c::run(a, Direction::Each(4), false)]
     MPI_Ialltoallv mpi_ialltoallv_(a b c d e f g h i j);
     MPI_Ialltoallw mpi_ialltoallw_(a b c d e f g h i j);
-    MPI_Ireduce_scatter mpi_ireduce_scatter_(a b c d e f g);
-    MPI_Ireduce_scatter_block mpi_ireduce_scatter_block_(a b c d e f g);
     [|a| c::run(a, Direction::FromRoot, true)]
-    MPI_Bcast mpi_bcast_(a b c d e);
-    MPI_Scatter mpi_scatter_(a b c d e f g h);
-    MPI_Scatterv mpi_scatterv_(a b c d e f g h i);
+    MPI_Bcast mpi_bcast_ MPI_Bcast_c(a b c d e);
+    MPI_Scatter mpi_scatter_ MPI_Scatter_c(a b c d e f g h);
+    MPI_Scatterv mpi_scatterv_ MPI_Scatterv_c(a b c d e f g h i);
     [|a| c::run(a, Direction::FromRoot, false)]
-    MPI_Ibcast mpi_ibcast_(a b c d e f);
-    MPI_Iscatter mpi_iscatter_(a b c d e f g h i);
-    MPI_Iscatterv mpi_iscatterv_(a b c d e f g h i j);
+    MPI_Ibcast mpi_ibcast_ MPI_Ibcast_c(a b c d e f);
+    MPI_Iscatter mpi_iscatter_ MPI_Iscatter_c(a b c d e f g h i);
+    MPI_Iscatterv mpi_iscatterv_ MPI_Iscatterv_c(a b c d e f g h i j);
     [|a| c::run(a, Direction::ToRoot, true)]
-    MPI_Reduce mpi_reduce_(a b c d e f g);
-    MPI_Gather mpi_gather_(a b c d e f g h);
-    MPI_Gatherv mpi_gatherv_(a b c d e f g h i);
+    MPI_Reduce mpi_reduce_ MPI_Reduce_c(a b c d e f g);
+    MPI_Gather mpi_gather_ MPI_Gather_c(a b c d e f g h);
+    MPI_Gatherv mpi_gatherv_ MPI_Gatherv_c(a b c d e f g h i);
     [|a| c::run(a, Direction::ToRoot, false)]
-    MPI_Ireduce mpi_ireduce_(a b c d e f g h);
-    MPI_Igather mpi_igather_(a b c d e f g h i);
-    MPI_Igatherv mpi_igatherv_(a b c d e f g h i j);
+    MPI_Ireduce mpi_ireduce_ MPI_Ireduce_c(a b c d e f g h);
+    MPI_Igather mpi_igather_ MPI_Igather_c(a b c d e f g h i);
+    MPI_Igatherv mpi_igatherv_ MPI_Igatherv_c(a b c d e f g h i j);
     [|a| c::run(a, Direction::Upwards, true)]
-    MPI_Scan mpi_scan_(a b c d e f);
-    MPI_Exscan mpi_exscan_(a b c d e f);
+    MPI_Scan mpi_scan_ MPI_Scan_c(a b c d e f);
+    MPI_Exscan mpi_exscan_ MPI_Exscan_c(a b c d e f);
     [|a| c::run(a, Direction::Upwards, false)]
-    MPI_Iscan mpi_iscan_(a b c d e f g);
-    MPI_Iexscan mpi_iexscan_(a b c d e f g);
+    MPI_Iscan mpi_iscan_ MPI_Iscan_c(a b c d e f g);
+    MPI_Iexscan mpi_iexscan_ MPI_Iexscan_c(a b c d e f g);
+    [|c| m::begin_exchange(c, 8)]
+    MPI_Isendrecv mpi_isendrecv_ MPI_Isendrecv_c(a b c d e f g h i j k l);
+    [|c| m::begin_exchange(c, 5)]
+    MPI_Isendrecv_replace mpi_isendrecv_replace_ MPI_Isendrecv_replace_c(a b c d e f g h i);
+    [|a| c::prepare(a, Direction::All)]
+    MPI_Barrier_init mpi_barrier_init_(a b c);
+    MPI_Allreduce_init mpi_allreduce_init_ MPI_Allreduce_init_c(a b c d e f g h);
+    MPI_Allgather_init mpi_allgather_init_ MPI_Allgather_init_c(a b c d e f g h i);
+    MPI_Allgatherv_init mpi_allgatherv_init_ MPI_Allgatherv_init_c(a b c d e f g h i j);
+    MPI_Alltoall_init mpi_alltoall_init_ MPI_Alltoall_init_c(a b c d e f g h i);
+    MPI_Reduce_scatter_init mpi_reduce_scatter_init_ MPI_Reduce_scatter_init_c(a b c d e f g h);
+    MPI_Reduce_scatter_block_init mpi_reduce_scatter_block_init_ MPI_Reduce_scatter_block_init_c(
+        a b c d e f g h
+    );
+    [|a| c::prepare(a, Direction::Each(4))]
+    MPI_Alltoallv_init mpi_alltoallv_init_(a b c d e f g h i j k);
+    MPI_Alltoallw_init mpi_alltoallw_init_(a b c d e f g h i j k);
+    [|a| c::prepare(a, Direction::FromRoot)]
+    MPI_Bcast_init mpi_bcast_init_ MPI_Bcast_init_c(a b c d e f g);
+    MPI_Scatter_init mpi_scatter_init_ MPI_Scatter_init_c(a b c d e f g h i j);
+    MPI_Scatterv_init mpi_scatterv_init_ MPI_Scatterv_init_c(a b c d e f g h i j k);
+    [|a| c::prepare(a, Direction::ToRoot)]
+    MPI_Reduce_init mpi_reduce_init_ MPI_Reduce_init_c(a b c d e f g h i);
+    MPI_Gather_init mpi_gather_init_ MPI_Gather_init_c(a b c d e f g h i j);
+    MPI_Gatherv_init mpi_gatherv_init_ MPI_Gatherv_init_c(a b c d e f g h i j k);
+    [|a| c::prepare(a, Direction::Upwards)]
+    MPI_Scan_init mpi_scan_init_ MPI_Scan_init_c(a b c d e f g h);
+    MPI_Exscan_init mpi_exscan_init_ MPI_Exscan_init_c(a b c d e f g h);
+    [|a| c::run(a, Direction::Neighbours, true)]
+    MPI_Neighbor_allgather mpi_neighbor_allgather_ MPI_Neighbor_allgather_c(a b c d e f g);
+    MPI_Neighbor_allgatherv mpi_neighbor_allgatherv_ MPI_Neighbor_allgatherv_c(a b c d e f g h);
+    MPI_Neighbor_alltoall mpi_neighbor_alltoall_ MPI_Neighbor_alltoall_c(a b c d e f g);
+    MPI_Neighbor_alltoallv mpi_neighbor_alltoallv_ MPI_Neighbor_alltoallv_c(a b c d e f g h i);
+    MPI_Neighbor_alltoallw mpi_neighbor_alltoallw_ MPI_Neighbor_alltoallw_c(a b c d e f g h i);
+    [|a| c::run(a, Direction::Neighbours, false)]
+    MPI_Ineighbor_allgather mpi_ineighbor_allgather_ MPI_Ineighbor_allgather_c(a b c d e f g h);
+    MPI_Ineighbor_allgatherv mpi_ineighbor_allgatherv_ MPI_Ineighbor_allgatherv_c(a b c d e f g h i);
+    MPI_Ineighbor_alltoall mpi_ineighbor_alltoall_ MPI_Ineighbor_alltoall_c(a b c d e f g h);
+    MPI_Ineighbor_alltoallv mpi_ineighbor_alltoallv_ MPI_Ineighbor_alltoallv_c(a b c d e f g h i j);
+    MPI_Ineighbor_alltoallw mpi_ineighbor_alltoallw_ MPI_Ineighbor_alltoallw_c(a b c d e f g h i j);
+    [|a| c::prepare(a, Direction::Neighbours)]
+    MPI_Neighbor_allgather_init mpi_neighbor_allgather_init_ MPI_Neighbor_allgather_init_c(a b c d e f g h i);
+    MPI_Neighbor_allgatherv_init mpi_neighbor_allgatherv_init_ MPI_Neighbor_allgatherv_init_c(
+        a b c d e f g h i j
+    );
+    MPI_Neighbor_alltoall_init mpi_neighbor_alltoall_init_ MPI_Neighbor_alltoall_init_c(a b c d e f g h i);
+    MPI_Neighbor_alltoallv_init mpi_neighbor_alltoallv_init_ MPI_Neighbor_alltoallv_init_c(
+        a b c d e f g h i j k
+    );
+    MPI_Neighbor_alltoallw_init mpi_neighbor_alltoallw_init_ MPI_Neighbor_alltoallw_init_c(
+        a b c d e f g h i j k
+    );
+    [|c| m::make_window(c, 4)]
+    MPI_Win_create mpi_win_create_ MPI_Win_create_c(a b c d e f);
+    [|c| m::make_window(c, 3)]
+    MPI_Win_allocate mpi_win_allocate_ MPI_Win_allocate_c(a b c d e f);
+    MPI_Win_allocate_shared mpi_win_allocate_shared_ MPI_Win_allocate_shared_c(a b c d e f);
+    [|c| m::make_window(c, 1)]
+    MPI_Win_create_dynamic mpi_win_create_dynamic_ (a b c);
+    [m::free_window]
+    MPI_Win_free mpi_win_free_(a);
+    [c::fence]
+    MPI_Win_fence mpi_win_fence_(a b);
+    [m::prepare_unknown]
+    MPI_Psend_init mpi_psend_init_(a b c d e f g h i);
+    MPI_Precv_init mpi_precv_init_(a b c d e f g h i);
+    [m::unknown]
+    MPI_Win_start mpi_win_start_(a b c);
+    MPI_Win_wait mpi_win_wait_(a);
+    MPI_Win_lock mpi_win_lock_(a b c d);
+    MPI_Intercomm_create mpi_intercomm_create_(a b c d e f);
+    MPI_Comm_spawn mpi_comm_spawn_(a b c d e f g h);
+    MPI_Comm_spawn_multiple mpi_comm_spawn_multiple_(a b c d e f g h i);
+    MPI_Comm_accept mpi_comm_accept_(a b c d e);
+    MPI_Comm_connect mpi_comm_connect_(a b c d e);
+    MPI_File_open mpi_file_open_(a b c d e);
+    MPI_File_close mpi_file_close_(a);
+    MPI_File_read_all mpi_file_read_all_(a b c d e);
+    MPI_File_write_all mpi_file_write_all_(a b c d e);
+    MPI_File_read_at_all mpi_file_read_at_all_(a b c d e f);
+    MPI_File_write_at_all mpi_file_write_at_all_(a b c d e f);
+    MPI_File_read_ordered mpi_file_read_ordered_(a b c d e);
+    MPI_File_write_ordered mpi_file_write_ordered_(a b c d e);
+    MPI_File_set_view mpi_file_set_view_(a b c d e f);
     [m::make_comm]
     MPI_Comm_dup mpi_comm_dup_(a b);
     MPI_Comm_dup_with_info mpi_comm_dup_with_info_(a b c);
@@ -216,9 +313,17 @@ interpose! {
 
 // Fortran programs have no arguments to pass.
 interpose!(@one m::init, "P" MPI_Init (a b) ());
+interpose!(@one m::begin_session, "P" MPI_Session_init (a b c) ());
+interpose!(@one m::unknown, "P" MPI_Comm_create_from_group (a b c d e) ());
 interpose!(@one m::init, "P" MPI_Init_thread (a b c d) ());
 interpose!(@one m::init, "p" mpi_init_ () (error));
 interpose!(@one m::init, "p" mpi_init_thread_ (a b) (error));
+
+// Their counts are as large as an address.
+interpose!(@one |a| c::run(a, Direction::Each(8), true), "P" MPI_Alltoallv_c (a b c d e f g h i) ());
+interpose!(@one |a| c::run(a, Direction::Each(8), true), "P" MPI_Alltoallw_c (a b c d e f g h i) ());
+interpose!(@one |a| c::run(a, Direction::Each(8), false), "P" MPI_Ialltoallv_c (a b c d e f g h i j) ());
+interpose!(@one |a| c::run(a, Direction::Each(8), false), "P" MPI_Ialltoallw_c (a b c d e f g h i j) ());
 
 #[cfg(test)]
 mod tests {

@@ -12,11 +12,11 @@ use crate::requests::{self, Requests, wait_for};
 use crate::ring::{Next, Ring};
 use hpcrun_abi::{LOST_ROOM, LOST_UNKNOWN, RemoteStrand};
 use std::cell::UnsafeCell;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::ffi::c_int;
 use std::ops::{Deref, DerefMut};
 use std::ptr;
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -51,6 +51,8 @@ pub(crate) struct World {
     /// Communicators that were made.
     pub(crate) made: u64,
     pub(crate) requests: Requests,
+    /// Windows, with their communicators.
+    pub(crate) windows: BTreeMap<usize, usize>,
     pub(crate) peers: Vec<Peer>,
     /// The communicator of strands that travel in messages.
     pub(crate) own: usize,
@@ -81,6 +83,19 @@ impl Comm {
 pub(crate) struct Peer {
     pub(crate) to: Option<Ring>,
     pub(crate) from: Option<Ring>,
+    /// Its last strand has not come in time.
+    pub(crate) is_silent: bool,
+}
+
+static HAS_SESSIONS: AtomicBool = AtomicBool::new(false);
+
+/// Processes meet in sessions of MPI, of whose messages nothing is known.
+pub(crate) fn begin_sessions() {
+    HAS_SESSIONS.store(true, Ordering::Relaxed);
+}
+
+pub(crate) fn has_sessions() -> bool {
+    HAS_SESSIONS.load(Ordering::Relaxed)
 }
 
 static JOB: AtomicPtr<Job> = AtomicPtr::new(ptr::null_mut());
@@ -208,6 +223,7 @@ impl World {
 
     /// A communicator is about to be freed.
     pub(crate) fn forget(&mut self, handle: usize) {
+        self.windows.retain(|_, comm| *comm != handle);
         self.comms.retain(|comm| comm.handle != handle);
     }
 
@@ -306,7 +322,10 @@ impl Strands for World {
             Next::Nothing => None,
             Next::Closed => {
                 self.peers[place].from = None;
-                let is_there = self.by_message(place, PATIENCE);
+                // What has not come once does not come soon: nobody waits for it again and again.
+                let patience = if self.peers[place].is_silent { Duration::ZERO } else { PATIENCE };
+                let is_there = self.by_message(place, patience);
+                self.peers[place].is_silent = !is_there;
                 is_there.then_some(&*self.late)
             }
         }

@@ -47,6 +47,10 @@ pub(crate) struct Library {
     pub(crate) no_comm: usize,
     pub(crate) any_source: c_int,
     pub(crate) proc_null: c_int,
+    /// Stands for a buffer of sends that is that of the receives; in C.
+    pub(crate) in_place: usize,
+    /// Kinds of topologies: grids, graphs.
+    pub(crate) topologies: [c_int; 2],
     /// Stands for a status, or an array of them, that the caller does not want; in Fortran, for one, for
     /// many.
     ignore: [usize; 3],
@@ -176,6 +180,8 @@ pub(crate) fn library() -> &'static Library {
                 no_comm: 0x0400_0000,
                 any_source: -2,
                 proc_null: -1,
+                in_place: usize::MAX,
+                topologies: [2, 1],
                 ignore: [1, fortran[0], fortran[1]],
                 status: 5,
                 source: 2,
@@ -188,6 +194,8 @@ pub(crate) fn library() -> &'static Library {
                 no_comm: symbol(c"ompi_mpi_comm_null"),
                 any_source: -1,
                 proc_null: -2,
+                in_place: 1,
+                topologies: [1, 2],
                 ignore: [0, fortran[0], fortran[1]],
                 status: 6,
                 source: 0,
@@ -230,6 +238,12 @@ impl Library {
     /// The request of Fortran's number.
     pub(crate) fn request_of(&self, number: c_int) -> usize {
         static REAL: Real = Real::new("PMPI_Request_f2c\0");
+        self.convert(&REAL, number)
+    }
+
+    /// The window of Fortran's number.
+    pub(crate) fn window_of(&self, number: c_int) -> usize {
+        static REAL: Real = Real::new("PMPI_Win_f2c\0");
         self.convert(&REAL, number)
     }
 

@@ -66,8 +66,11 @@ impl End {
 
     /// The message of a receive that is complete. `Err`: it is not known which. `None`: it is from nobody.
     #[inline]
-    fn message(comm: usize, status: Statuses, state: &mut State) -> Result<Option<Message>, ()> {
-        let (source, tag) = status.source_and_tag();
+    fn message(
+        comm: usize,
+        (source, tag): (c_int, c_int),
+        state: &mut State,
+    ) -> Result<Option<Message>, ()> {
         if source == state.world.library.proc_null {
             return Ok(None);
         }
@@ -77,17 +80,26 @@ impl End {
         Ok(Some(Message { comm, source, tag }))
     }
 
-    /// A receive, in a communicator, is complete: merges what came with its message.
+    /// Source and tag of the message that a receive has got. A status is asked only with a wildcard: MPICH
+    /// does not set that of `Isendrecv`.
+    pub(crate) fn got(self, any_source: c_int, status: Statuses) -> (c_int, c_int) {
+        match self.rank == any_source || self.tag == ANY_TAG {
+            true => status.source_and_tag(),
+            false => (self.rank, self.tag),
+        }
+    }
+
+    /// A receive, in a communicator, of a source and tag is complete: merges what came with its message.
     #[inline]
     pub(crate) fn receive(
         comm: usize,
         number: Option<u64>,
-        status: Statuses,
+        of: (c_int, c_int),
         observed: &Observed,
         job: &Job,
     ) {
         let mut state = job.state();
-        match End::message(comm, status, &mut state) {
+        match End::message(comm, of, &mut state) {
             Ok(Some(message)) => state.take(number, message, observed),
             Ok(None) => {}
             Err(()) => observed.lose(LOST_UNKNOWN),
@@ -114,7 +126,7 @@ fn receive_at(rank: usize, call: &Call<'_>, observed: &Observed, job: &Job) -> c
     };
     call.with_statuses(rank + 3, 1, |result, status| {
         if result == 0 {
-            End::receive(from.comm, number, status, observed, job);
+            End::receive(from.comm, number, status.source_and_tag(), observed, job);
         } else {
             number.map(|number| job.state().matching.abandon(number));
             observed.lose(LOST_UNKNOWN);
@@ -137,20 +149,31 @@ pub(crate) fn exchange(call: &Call<'_>, source: usize) -> c_int {
 
 /// (buffer, count, type, source, tag, communicator, request)
 pub(crate) fn begin_receive(call: &Call<'_>) -> c_int {
-    call.observe(false, |_, job| {
-        let from = End::of(call, 3, 5);
-        let number = from.post(&mut job.state());
-        let result = call.run();
-        let mut state = job.state();
-        match number {
-            Some(number) if result == 0 => {
-                let request = Request::receive(from, Some(number));
-                state.world.requests.insert(call.request_at(6, 0), request);
-            }
-            Some(number) => state.matching.withdraw(number),
-            None => {}
+    call.observe(false, |_, job| receive_later(3, call, job))
+}
+
+/// (…, source, tag, communicator, request)
+fn receive_later(rank: usize, call: &Call<'_>, job: &Job) -> c_int {
+    let from = End::of(call, rank, rank + 2);
+    let number = from.post(&mut job.state());
+    let result = call.run();
+    let mut state = job.state();
+    match number {
+        Some(number) if result == 0 => {
+            let request = Request::receive(from, Some(number));
+            state.world.requests.insert(call.request_at(rank + 3, 0), request);
         }
-        result
+        Some(number) => state.matching.withdraw(number),
+        None => {}
+    }
+    result
+}
+
+/// (…, destination, tag, …, source, tag, communicator, request)
+pub(crate) fn begin_exchange(call: &Call<'_>, source: usize) -> c_int {
+    call.observe(true, |observed, job| {
+        End::of(call, 3, source + 2).send(Mode::Standard, observed, job);
+        receive_later(source, call, job)
     })
 }
 
@@ -164,11 +187,11 @@ pub(crate) fn probe(call: &Call<'_>, flag: Option<usize>, status: usize, takes: 
                 return result;
             }
             if takes {
-                End::receive(comm, None, status, observed, job);
+                End::receive(comm, None, status.source_and_tag(), observed, job);
                 return result;
             }
             let mut state = job.state();
-            if let Ok(Some(message)) = End::message(comm, status, &mut state) {
+            if let Ok(Some(message)) = End::message(comm, status.source_and_tag(), &mut state) {
                 state.peek(message, observed);
             }
             result
@@ -176,9 +199,56 @@ pub(crate) fn probe(call: &Call<'_>, flag: Option<usize>, status: usize, takes: 
     })
 }
 
-/// Of a message that was taken: the strand was merged then.
+/// Nobody's strand is waited for: of a message that was taken, it was merged then; a window is not another
+/// process's.
 pub(crate) fn other(call: &Call<'_>) -> c_int {
     call.observe(false, |_, _| call.run())
+}
+
+/// Whom it waits for, if for anybody, is not known.
+pub(crate) fn unknown(call: &Call<'_>) -> c_int {
+    call.observe(false, |observed, _| {
+        observed.lose(LOST_UNKNOWN);
+        call.run()
+    })
+}
+
+/// (…, request): of the persistent operation that is prepared, it is not known either.
+pub(crate) fn prepare_unknown(call: &Call<'_>) -> c_int {
+    call.observe(false, |_, job| {
+        let result = call.run();
+        let handle = call.request_at(call.arguments.len() - 1, 0);
+        job.state().world.requests.insert(handle, Request::Unknown);
+        result
+    })
+}
+
+/// (…, session)
+pub(crate) fn begin_session(call: &Call<'_>) -> c_int {
+    job::begin_sessions();
+    other(call)
+}
+
+/// (…, window), and where the communicator is
+pub(crate) fn make_window(call: &Call<'_>, comm: usize) -> c_int {
+    call.observe(false, |_, job| {
+        let comm = call.comm(comm);
+        let result = call.run();
+        if result == 0 {
+            let window = call.window_at(call.arguments.len() - 1);
+            job.state().world.windows.insert(window, comm);
+        }
+        result
+    })
+}
+
+/// (window)
+pub(crate) fn free_window(call: &Call<'_>) -> c_int {
+    call.observe(false, |_, job| {
+        let window = call.window_at(0);
+        job.state().world.windows.remove(&window);
+        call.run()
+    })
 }
 
 /// (buffer, count, type, rank, tag, communicator, request); without a mode, a receive

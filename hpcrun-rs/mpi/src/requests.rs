@@ -3,7 +3,7 @@
 //! places of a call's arguments.
 
 use crate::call::{Call, Observed};
-use crate::collectives::Companion;
+use crate::collectives::{Companion, Plan};
 use crate::job::Job;
 use crate::library::{Status, Statuses, UNDEFINED, at, pmpi};
 use crate::messages::{End, Mode};
@@ -26,6 +26,10 @@ pub(crate) enum Request {
     },
     PersistentSend(End, Mode),
     Collective(Box<Companion>),
+    /// With the one that runs.
+    PersistentCollective(Plan, Option<Box<Companion>>),
+    /// Whom it waits for is not known.
+    Unknown,
 }
 
 impl Request {
@@ -152,6 +156,12 @@ fn finish(handle: usize, status: Statuses, observed: &Observed, job: &Job) {
     let requests = &mut state.world.requests;
     match requests.get_mut(&handle) {
         None | Some(Request::PersistentSend(..)) => {}
+        Some(Request::Unknown) => observed.lose(LOST_UNKNOWN),
+        Some(Request::PersistentCollective(_, running)) => {
+            let running = running.take();
+            drop(state);
+            running.into_iter().for_each(|companion| companion.finish(observed));
+        }
         Some(Request::Collective(_)) => {
             let Some(Request::Collective(companion)) = requests.remove(&handle) else {
                 return;
@@ -160,7 +170,7 @@ fn finish(handle: usize, status: Statuses, observed: &Observed, job: &Job) {
             companion.finish(observed);
         }
         Some(Request::Receive { from, number, is_persistent, is_cancelled }) => {
-            let (comm, number, was_cancelled) = (from.comm, number.take(), *is_cancelled);
+            let (from, number, was_cancelled) = (*from, number.take(), *is_cancelled);
             if !*is_persistent {
                 requests.remove(&handle);
             }
@@ -168,8 +178,9 @@ fn finish(handle: usize, status: Statuses, observed: &Observed, job: &Job) {
             if was_cancelled && status.is_cancelled() {
                 return state.matching.withdraw(number);
             }
+            let of = from.got(state.world.library.any_source, status);
             drop(state);
-            End::receive(comm, Some(number), status, observed, job);
+            End::receive(from.comm, Some(number), of, observed, job);
         }
     }
 }
@@ -192,6 +203,17 @@ fn start_one(handle: usize, observed: &Observed, job: &Job) {
             let (to, mode) = (*to, *mode);
             drop(state);
             to.send(mode, observed, job);
+        }
+        Some(Request::PersistentCollective(plan, _)) => {
+            let plan = plan.clone();
+            drop(state);
+            let companion = Companion::begin(plan, false, observed, job);
+            let mut state = job.state();
+            if let Some(Request::PersistentCollective(_, running)) =
+                state.world.requests.get_mut(&handle)
+            {
+                *running = Some(companion);
+            }
         }
         Some(Request::Receive { from, .. }) => {
             let from = *from;

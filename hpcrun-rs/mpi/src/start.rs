@@ -6,7 +6,7 @@ use crate::job::{self, Job, Peer, World};
 use crate::library::{Library, THREAD_MULTIPLE, at, library, pmpi};
 use crate::requests::Requests;
 use crate::ring::Ring;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::ffi::c_int;
 use std::fs::OpenOptions;
 use std::hash::{BuildHasher, RandomState};
@@ -43,6 +43,7 @@ pub(crate) fn begin() {
         comms: Vec::new(),
         made: 0,
         requests: Requests::default(),
+        windows: BTreeMap::new(),
         peers: connect(library, own, rank, &hellos),
         own,
         sent: VecDeque::new(),
@@ -114,7 +115,7 @@ fn connect(library: &Library, own: usize, rank: usize, hellos: &[[u64; 2]]) -> V
         // SAFETY: zeros from the system, aligned to lines, and never unmapped.
         Some(unsafe { Ring::new(start, lines, from as u32) })
     };
-    let peer = |other| Peer { to: ring(rank, other), from: ring(other, rank) };
+    let peer = |other| Peer { to: ring(rank, other), from: ring(other, rank), ..Peer::default() };
     (0..hellos.len()).map(peer).collect()
 }
 
