@@ -2,29 +2,24 @@
 
 /// A reader over a byte slice; every method returns `None` past the end.
 #[derive(Clone, Debug)]
-pub struct ByteReader<'a> {
+pub(crate) struct ByteReader<'a> {
     data: &'a [u8],
     at: usize,
 }
 
 impl<'a> ByteReader<'a> {
     /// Starts at the first byte.
-    pub fn new(data: &'a [u8]) -> Self {
+    pub(crate) fn new(data: &'a [u8]) -> Self {
         ByteReader { data, at: 0 }
     }
 
-    /// Bytes consumed so far.
-    pub fn position(&self) -> usize {
-        self.at
-    }
-
     /// Bytes left.
-    pub fn remaining(&self) -> usize {
+    pub(crate) fn remaining(&self) -> usize {
         self.data.len() - self.at
     }
 
     /// The next `n` bytes.
-    pub fn take(&mut self, n: usize) -> Option<&'a [u8]> {
+    pub(crate) fn take(&mut self, n: usize) -> Option<&'a [u8]> {
         let end = self.at.checked_add(n)?;
         let out = self.data.get(self.at..end)?;
         self.at = end;
@@ -32,89 +27,89 @@ impl<'a> ByteReader<'a> {
     }
 
     /// Next byte.
-    pub fn u8(&mut self) -> Option<u8> {
+    pub(crate) fn u8(&mut self) -> Option<u8> {
         Some(self.take(1)?[0])
     }
 
     /// Next two bytes.
-    pub fn u16(&mut self) -> Option<u16> {
+    pub(crate) fn u16(&mut self) -> Option<u16> {
         Some(u16::from_le_bytes(self.take(2)?.try_into().ok()?))
     }
 
     /// Next four bytes.
-    pub fn u32(&mut self) -> Option<u32> {
+    pub(crate) fn u32(&mut self) -> Option<u32> {
         Some(u32::from_le_bytes(self.take(4)?.try_into().ok()?))
     }
 
     /// Next eight bytes.
-    pub fn u64(&mut self) -> Option<u64> {
+    pub(crate) fn u64(&mut self) -> Option<u64> {
         Some(u64::from_le_bytes(self.take(8)?.try_into().ok()?))
     }
 
     /// Next eight bytes as a double.
-    pub fn f64(&mut self) -> Option<f64> {
+    pub(crate) fn f64(&mut self) -> Option<f64> {
         Some(f64::from_bits(self.u64()?))
     }
 
     /// A byte string with a 32-bit length before it.
-    pub fn blob(&mut self) -> Option<&'a [u8]> {
+    pub(crate) fn blob(&mut self) -> Option<&'a [u8]> {
         let n = self.u32()?;
         self.take(n as usize)
     }
 
     /// A string with a 32-bit length before it; invalid UTF-8 is replaced.
-    pub fn string(&mut self) -> Option<String> {
+    pub(crate) fn string(&mut self) -> Option<String> {
         Some(String::from_utf8_lossy(self.blob()?).into_owned())
     }
 }
 
 /// A growing little-endian buffer.
 #[derive(Clone, Debug, Default)]
-pub struct ByteWriter {
+pub(crate) struct ByteWriter {
     /// What was written so far.
-    pub data: Vec<u8>,
+    pub(crate) data: Vec<u8>,
 }
 
 impl ByteWriter {
     /// An empty buffer.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::default()
     }
 
     /// Appends one byte.
-    pub fn u8(&mut self, v: u8) {
+    pub(crate) fn u8(&mut self, v: u8) {
         self.data.push(v);
     }
 
     /// Appends two bytes.
-    pub fn u16(&mut self, v: u16) {
+    pub(crate) fn u16(&mut self, v: u16) {
         self.data.extend_from_slice(&v.to_le_bytes());
     }
 
     /// Appends four bytes.
-    pub fn u32(&mut self, v: u32) {
+    pub(crate) fn u32(&mut self, v: u32) {
         self.data.extend_from_slice(&v.to_le_bytes());
     }
 
     /// Appends eight bytes.
-    pub fn u64(&mut self, v: u64) {
+    pub(crate) fn u64(&mut self, v: u64) {
         self.data.extend_from_slice(&v.to_le_bytes());
     }
 
     /// Appends a double.
-    pub fn f64(&mut self, v: f64) {
+    pub(crate) fn f64(&mut self, v: f64) {
         self.u64(v.to_bits());
     }
 
     /// Appends bytes with a 32-bit length before them. Longer than 4 GiB is cut.
-    pub fn blob(&mut self, v: &[u8]) {
+    pub(crate) fn blob(&mut self, v: &[u8]) {
         let n = u32::try_from(v.len()).unwrap_or(u32::MAX);
         self.u32(n);
         self.data.extend_from_slice(&v[..n as usize]);
     }
 
     /// Appends a string with a 32-bit length before it.
-    pub fn string(&mut self, v: &str) {
+    pub(crate) fn string(&mut self, v: &str) {
         self.blob(v.as_bytes());
     }
 }

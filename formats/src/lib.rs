@@ -14,14 +14,13 @@
 //! * [`sealed`]: the header of files that are one checksummed payload.
 //! * [`json`]: values as JSON.
 //! * [`message!`]: what the tools tell the user.
-//! * [`bytes`]: bounds-checked little-endian reading and writing.
 //!
 //! Readers never panic: whatever the bytes are, they return data or a typed error.
 
 #![forbid(unsafe_code)]
 
 pub mod address;
-pub mod bytes;
+mod bytes;
 pub mod critical_path;
 pub mod environment;
 mod fields;

@@ -33,7 +33,7 @@ pub(crate) struct CodeRange {
     pub(crate) code: Code,
 }
 
-/// What is known of the code of a code_range.
+/// What a range of code belongs to.
 #[derive(Clone, Debug)]
 pub(crate) enum Code {
     /// These pieces of the function; the first may begin before the code_range.
@@ -58,7 +58,7 @@ pub(crate) struct CodeMap {
     pub(crate) code_ranges: Vec<CodeRange>,
 }
 
-/// Runs by procedure.
+/// Ranges by procedure.
 #[derive(Debug)]
 pub(crate) struct ByProcedure {
     /// Index of each procedure's first one, and one more at the end.

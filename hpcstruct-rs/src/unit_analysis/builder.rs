@@ -244,7 +244,7 @@ impl Builder<'_, '_> {
         let mut out = Vec::new();
         let stated = self.inputs.debug.unit_ranges(self.unit);
         let stated = stated.map(|ranges| super::disjoint(ranges.iter()));
-        // Csr follow each other.
+        // Rows follow each other.
         let mut after = 0;
         for row in self.rows {
             while covered.get(after).is_some_and(|r| r.end <= row.start) {

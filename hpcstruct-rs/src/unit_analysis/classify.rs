@@ -44,9 +44,9 @@ pub(crate) struct NameFacts {
     pub(crate) owner: Option<StringId>,
     /// Whose code it is, going by the name.
     pub(crate) origin: Origin,
-    /// OverheadTag by its module path.
+    /// The tag that its module path gives it.
     pub(crate) path_tag: Option<OverheadTag>,
-    /// OverheadTag by a rule.
+    /// The tag that a rule gives it.
     pub(crate) rule_tag: Option<OverheadTag>,
     pub(crate) is_closure: bool,
 }

@@ -14,7 +14,7 @@ use crate::names::{self, Scheme};
 use crate::unit_analysis::classify::{Classifier, FileFacts, Linkage, NameFacts, OverheadTag};
 use hpc_formats::structure::{Origin, SourceLine, StringId};
 
-/// A procedure's classifier.
+/// What is known of a procedure.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FunctionInfo {
     pub(crate) name: StringId,
@@ -307,7 +307,7 @@ impl<'a, 'd> FunctionInfos<'a, 'd> {
         };
         let plain = || read(description.name);
         match &linkage {
-            Some(Linkage::Whole(classifier)) => *classifier,
+            Some(Linkage::Whole(facts)) => *facts,
             Some(Linkage::Closure(readable)) => {
                 let path = path();
                 let place = description.linkage.filter(|_| stated.is_some());

@@ -17,7 +17,7 @@ use hpc_formats::structure::{Origin, StringId};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Step {
     pub(crate) info: FunctionInfo,
-    /// OverheadTag of the source file in which this info makes the call that leads inwards; `None`
+    /// The tag of the source file in which this procedure makes the call that leads inwards; `None`
     /// without such a tag and for the innermost procedure, whose own line is classified apart.
     pub(crate) call_tag: Option<OverheadTag>,
 }

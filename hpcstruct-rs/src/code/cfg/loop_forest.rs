@@ -1,4 +1,4 @@
-//! The loops of a control flow graph and how they forest, irreducible ones included.
+//! The loops of a control flow graph and how they nest, irreducible ones included.
 //!
 //! Method: Havlak, "Nesting of Reducible and Irreducible Loops", ACM TOPLAS 19(4), 1997, figure 4,
 //! over one depth-first search, with union-find. The rules:
