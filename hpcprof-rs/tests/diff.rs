@@ -65,6 +65,7 @@ fn a_database_does_not_differ_from_itself() {
         let database = database(&random::run(seed, 3, 200));
         let diff = diff(&database, &database, &["--threshold", "0"]);
         assert_eq!(diff["nodes"], Value::Array(Vec::new()));
+        assert_eq!(diff["procedures"], Value::Array(Vec::new()));
         for metric in METRICS {
             assert_eq!(number(&diff["totals"][metric]["difference"]), 0.0);
         }
@@ -115,6 +116,10 @@ fn what_changed_is_found_and_nothing_else() {
         // Around it the change is a smaller part.
         assert!(found.contains(&"app::leaf".to_owned()), "{found:?}");
         assert!(found.iter().all(|name| changed.contains(&name.as_str())), "{found:?}");
+        let own = diff["procedures"].as_array().expect("procedures").iter();
+        let own: Vec<&Value> =
+            own.filter(|n| n["significant"] == true).map(|n| &n["name"]).collect();
+        assert_eq!(own, ["app::leaf"], "{diff}");
         let leaf = nodes(&diff).into_values().find(|n| n["name"] == "app::leaf").expect("a node");
         let truth = 1000.0 * 0.005 * 1.5;
         let (difference, error) =
@@ -158,6 +163,9 @@ fn several_runs_tell_small_differences_from_those_between_runs() {
     assert_eq!((&found["a"]["runs"], &found["variation"]), (&Value::from(6), &Value::Null));
     assert!(significant(&found).contains(&"app::leaf".to_owned()), "{found}");
     assert!(!significant(&found).contains(&"app::serial".to_owned()), "{found}");
+    let own = found["procedures"].as_array().expect("procedures").iter();
+    let own: Vec<&Value> = own.filter(|n| n["significant"] == true).map(|n| &n["name"]).collect();
+    assert_eq!(own, ["app::leaf"], "{found}");
     let total = &found["totals"]["effort"];
     assert!(number(&total["a"]) < 0.005 * 1.5 * 70_000.0, "the mean of a run: {total}");
     let noisy = [set(20_000.0, 0.5), set(21_500.0, 0.5)];

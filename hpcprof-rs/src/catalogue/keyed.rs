@@ -1,13 +1,14 @@
 //! Reads contexts of the folded tree by their keys, so that databases can be compared.
 
 use crate::catalogue::Catalogue;
+use crate::catalogue::code;
 use crate::catalogue::column::{Column, row_count};
 use crate::catalogue::files::DataFile;
-use crate::catalogue::sql::inconsistent;
+use crate::catalogue::sql::{References, inconsistent};
 use crate::error::Result;
 use crate::model::hash::{FastMap, FastSet};
 use crate::model::metrics::FIXED;
-use crate::model::tree::add_all;
+use crate::model::tree::{Label, add_all};
 use crate::schema;
 use parquet::data_type::{Int32Type, Int64Type};
 use parquet::errors::Result as ParquetResult;
@@ -52,6 +53,23 @@ impl Catalogue {
                 }
             }
             Ok(sum)
+        })
+    }
+
+    /// What each context of the folded tree is, or for a loop what is around it.
+    pub fn labels(&self) -> Result<Vec<Label>> {
+        self.query(|connection| {
+            let scopes = code::read_scopes(connection, &self.code)?;
+            let mut query = connection.prepare("SELECT scope, parent FROM context ORDER BY id")?;
+            let mut rows = query.query([])?;
+            let mut labels: Vec<Label> = Vec::new();
+            while let Some(row) = rows.next()? {
+                let own = scopes[References::to(&scopes).index(row.get(0)?)? as usize].label;
+                let above = References::to(&labels).optional(row.get(1)?)?;
+                let outer = above.filter(|_| own.is_loop()).map(|p| labels[p as usize]);
+                labels.push(outer.unwrap_or(own));
+            }
+            Ok(labels)
         })
     }
 

@@ -29,7 +29,7 @@ impl StableHash {
 /// runtimes further out, loops around a call. A loop counts by its position in its procedure, sampled or
 /// not. Contexts that differ in nothing else have one key.
 pub fn contexts(nodes: impl ExactSizeIterator<Item = TreeNode>, code: &Code) -> Vec<i64> {
-    let hash = |p: &Procedure| StableHash::default().with(plain(&p.name).as_bytes()).0;
+    let hash = |p: &Procedure| of_name(&p.name);
     let names: Vec<u64> = code.procedures.iter().map(hash).collect();
     // By context: its key, and that of the nearest procedure of the user's at or around it.
     let mut keys: Vec<(i64, u64)> = Vec::with_capacity(nodes.len());
@@ -55,6 +55,11 @@ pub fn contexts(nodes: impl ExactSizeIterator<Item = TreeNode>, code: &Code) -> 
         keys.push((own as i64, if is_user && is_code { own } else { path }));
     }
     keys.into_iter().map(|(key, _)| key).collect()
+}
+
+/// The key of a procedure's name.
+pub fn of_name(name: &str) -> u64 {
+    StableHash::default().with(plain(name).as_bytes()).0
 }
 
 /// A procedure's name without what compilers and linkers add to that of a part or a copy of it.

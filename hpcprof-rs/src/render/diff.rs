@@ -40,7 +40,7 @@ impl Comparison<'_> {
         style: Style,
         out: &mut impl Write,
     ) -> io::Result<()> {
-        let Diff { runs, variation, total, nodes } = self.diff;
+        let Diff { runs, variation, total, nodes, procedures } = self.diff;
         let databases = [0, 1].map(|side| {
             let path = self.databases[side].path.display().to_string();
             let runs =
@@ -82,6 +82,17 @@ impl Comparison<'_> {
                 place.map_or(String::new(), |at| format!("  {}", names::location(code, at)));
             let name = names::shown(code, node.label);
             row(&node.compared, &format!("{}{name}{only}{place}", "  ".repeat(*depth)), out)?;
+        }
+        let mut own: Vec<&Node> = procedures.iter().collect();
+        own.retain(|node| node.compared.is_significant);
+        own.sort_by_key(|node| Reverse(whole(node.compared.difference(metric)).abs()));
+        if !shown.is_empty() {
+            let title = "procedures, without what they call, whoever calls them:";
+            writeln!(out, "{}", style.bold(title))?;
+        }
+        for node in own.into_iter().take(most) {
+            let name = names::shown(&self.databases[node.names].code, node.label);
+            row(&node.compared, &name, out)?;
         }
         let line = match (shown.len(), shown.len().saturating_sub(most)) {
             (0, _) => "no difference of a context is more than chance".to_owned(),
@@ -126,10 +137,9 @@ impl Comparison<'_> {
         shown
     }
 
-    /// The nodes that are not equal in all metrics.
+    /// The contexts that are not equal in all metrics.
     fn different(&self) -> impl Iterator<Item = &Node> {
-        let is_equal = |of: &Compared| of.values[0] == of.values[1];
-        self.diff.nodes.iter().filter(move |node| !is_equal(&node.compared))
+        self.diff.nodes.iter().filter(|node| !is_equal(node))
     }
 
     fn place(&self, node: &Node) -> Option<SourceLocation> {
@@ -174,7 +184,7 @@ impl Comparison<'_> {
             ];
             format!("{}:{}", Text(name), object(&of))
         });
-        let nodes = self.different().map(|node| {
+        let object_of = |node: &Node| {
             let code = &self.databases[node.names].code;
             let place = self.place(node);
             let parent = node.parent.map(|parent| key(&self.diff.nodes[parent]));
@@ -188,11 +198,12 @@ impl Comparison<'_> {
                 ("line", &OrNull(line)),
             ]);
             format!("{{{own},{},\"in\":\"{}\"}}", compared(&node.compared), is_in(node))
-        });
+        };
+        let procedures = self.diff.procedures.iter().filter(|node| !is_equal(node));
         let metrics = joined(",", METRICS.iter().map(|name| Text(name).to_string()));
         writeln!(
             out,
-            "{{{},\n\"totals\":{{{}}},\n\"nodes\":[{}]}}",
+            "{{{},\n\"totals\":{{{}}},\n\"nodes\":[{}],\n\"procedures\":[{}]}}",
             members(&[
                 ("schema", &Text(SCHEMA)),
                 ("unit", &Text("seconds")),
@@ -203,7 +214,8 @@ impl Comparison<'_> {
                 ("false_discovery_rate", &CHANCE),
             ]),
             joined(",", totals),
-            joined(",\n", nodes)
+            joined(",\n", self.different().map(object_of)),
+            joined(",\n", procedures.map(object_of))
         )
     }
 
@@ -238,6 +250,10 @@ impl Comparison<'_> {
             Ok(())
         })
     }
+}
+
+fn is_equal(node: &Node) -> bool {
+    node.compared.values[0] == node.compared.values[1]
 }
 
 fn whole(nanoseconds: f64) -> i64 {

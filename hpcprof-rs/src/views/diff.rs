@@ -11,8 +11,12 @@ use crate::catalogue::folded::FoldedContext;
 use crate::catalogue::keyed::Ranges;
 use crate::catalogue::metrics::{EFFORT, FIXED, effort};
 use crate::error::Result;
-use crate::model::hash::{FastSet, NumberedMap};
-use crate::model::tree::Label;
+use crate::model::code::Code;
+use crate::model::hash::{FastMap, FastSet, NumberedMap};
+use crate::model::keys;
+use crate::model::tree::{Label, add_all};
+use crate::views::view::ViewKind;
+use std::cmp::Reverse;
 
 /// The metrics that are compared.
 pub const METRICS: [&str; 4] = [FIXED[0], FIXED[1], FIXED[2], EFFORT];
@@ -70,9 +74,11 @@ pub struct Diff {
     pub total: Compared,
     /// The contexts, parents first.
     pub nodes: Vec<Node>,
+    /// Procedures, and parallel loops: what they have without what they call, whoever calls them.
+    pub procedures: Vec<Node>,
 }
 
-/// What one database says of a context.
+/// What one database says of a context or a procedure.
 #[derive(Clone, Copy, Default)]
 struct Measured {
     mean: Amounts,
@@ -85,14 +91,16 @@ struct Measured {
 /// Compares databases. Contexts with less than a percentage of the effort in both are left out.
 pub fn diff(databases: [&Catalogue; 2], threshold: f64) -> Result<Diff> {
     let mut nodes: NumberedMap<i64, Node> = NumberedMap::default();
+    let mut procedures: NumberedMap<i64, Node> = NumberedMap::default();
     for (side, catalogue) in databases.into_iter().enumerate() {
         let least = effort(&catalogue.totals()?) as f64 * threshold / 100.0;
         find((side, catalogue), least, &mut nodes)?;
+        find_procedures((side, catalogue), least, &mut procedures)?;
     }
     let runs = databases.map(|catalogue| catalogue.statistics.runs.max(1));
     let mut measured = [Vec::new(), Vec::new()];
     for (side, catalogue) in databases.into_iter().enumerate() {
-        measured[side] = measure((side, catalogue), runs[side], &mut nodes)?;
+        measured[side] = measure((side, catalogue), runs[side], (&mut nodes, &mut procedures))?;
     }
     let own = |side: usize| own_parts(&nodes, &measured[side]);
     let is_single = runs.map(|runs| runs == 1);
@@ -110,9 +118,13 @@ pub fn diff(databases: [&Catalogue; 2], threshold: f64) -> Result<Diff> {
     let (mut compared, freedom): (Vec<Compared>, Vec<Amounts>) = compared.unzip();
     mark_significant(&mut compared, &freedom);
     let total = compared.pop().unwrap_or_default();
-    let nodes = nodes.into_values().zip(compared).map(|(node, compared)| Node { compared, ..node });
+    let mut compared = compared.into_iter();
+    let mut with = |nodes: NumberedMap<i64, Node>| -> Vec<Node> {
+        let nodes = nodes.into_values().zip(compared.by_ref());
+        nodes.map(|(node, compared)| Node { compared, ..node }).collect()
+    };
     let variation = is_single.contains(&true).then_some(variation);
-    Ok(Diff { runs, variation, total, nodes: nodes.collect() })
+    Ok(Diff { runs, variation, total, nodes: with(nodes), procedures: with(procedures) })
 }
 
 /// Adds the contexts of a database that have enough effort.
@@ -137,11 +149,52 @@ fn find(
     Ok(())
 }
 
-/// What a database says of each node, and of all contexts.
+/// The key of the name of a procedure or a parallel loop.
+fn name_key(label: Label, code: &Code) -> i64 {
+    let name = match (label.parallel_loop(code), label.code(code)) {
+        (Some(known), _) => known.name.as_str(),
+        (None, known) => known.map_or("", |known| &known.name),
+    };
+    keys::of_name(name) as i64
+}
+
+/// The values of procedures and parallel loops without what they call, by the key of the name.
+fn procedures(catalogue: &Catalogue) -> Result<FastMap<i64, (Label, Vec<i64>)>> {
+    let places = catalogue.summary(ViewKind::Flat.name())?;
+    let mut roots: Vec<Label> = Vec::with_capacity(places.nodes.len());
+    let mut found: FastMap<i64, (Label, Vec<i64>)> = FastMap::default();
+    for (id, node) in (0..).zip(&places.nodes) {
+        roots.push(node.parent.map_or(node.label, |parent| roots[parent as usize]));
+        let root = roots[id as usize];
+        let none = || (root, vec![0; catalogue.metrics.len()]);
+        let (_, values) = found.entry(name_key(root, &catalogue.code)).or_insert_with(none);
+        add_all(values, places.exclusive.of(id));
+    }
+    Ok(found)
+}
+
+/// Adds the procedures of a database that have enough effort.
+fn find_procedures(
+    (side, catalogue): (usize, &Catalogue),
+    least: f64,
+    nodes: &mut NumberedMap<i64, Node>,
+) -> Result<()> {
+    let mut found: Vec<_> = procedures(catalogue)?.into_iter().collect();
+    found.retain(|(_, (_, values))| effort(values) as f64 >= least);
+    found.sort_by_key(|(key, (_, values))| (Reverse(effort(values)), *key));
+    for (key, (label, _)) in found {
+        let (is_in, compared) = ([false; 2], Compared::default());
+        let node = Node { key, parent: None, names: side, label, is_in, compared };
+        nodes.entry(key).or_insert(node);
+    }
+    Ok(())
+}
+
+/// What a database says of each context, each procedure, and of all contexts.
 fn measure(
     (side, catalogue): (usize, &Catalogue),
     runs: usize,
-    nodes: &mut NumberedMap<i64, Node>,
+    (nodes, by_name): (&mut NumberedMap<i64, Node>, &mut NumberedMap<i64, Node>),
 ) -> Result<Vec<Measured>> {
     let keys: FastSet<i64> = nodes.keys().copied().collect();
     let mut found = catalogue.ranges_of(&keys)?;
@@ -167,8 +220,21 @@ fn measure(
     };
     let all = ranges.iter().map(|ranges| Ok(of(&catalogue.inclusive_in(ranges)?)));
     let mut all: Vec<Measured> = all.collect::<Result<_>>()?;
+    let known = procedures(catalogue)?;
+    for (key, node) in by_name.iter_mut() {
+        let values = known.get(key).map(|(_, values)| values);
+        node.is_in[side] = values.is_some();
+        all.push(values.map_or_else(|| of(&vec![0; totals.len()]), |values| of(values)));
+    }
     all.push(of(&totals));
     if runs > 1 {
+        let first = ranges.len();
+        ranges.resize(first + by_name.len(), Ranges::new());
+        for (row, label) in (1..).zip(catalogue.labels()?) {
+            if let Some(at) = by_name.get_index_of(&name_key(label, &catalogue.code)) {
+                ranges[first + at].push((row, row));
+            }
+        }
         ranges.push(vec![(1, i64::MAX)]);
         let by_run = catalogue.by_run(&ranges)?;
         for (at, of) in all.iter_mut().enumerate() {
