@@ -217,9 +217,8 @@ pub fn create_profile(identity: &Identity) -> Result<Tree, LossCause> {
     let identity =
         Identity { pid: s.pid, image: s.id, period_ns: s.config.period_ns(), ..*identity };
     if let Some(mut tree) = spare::take() {
-        match tree.begin_next(&identity, &s.metrics) {
-            Ok(()) => return Ok(tree),
-            Err(_) => tree.close(),
+        if tree.begin_next(&identity, &s.metrics).is_ok() {
+            return Ok(tree);
         }
     }
     let mut name = Text::<4224>::new();

@@ -63,14 +63,27 @@ pub unsafe fn unmap(base: NonNull<u8>, len: usize) {
     unsafe { system::call(libc::SYS_munmap, [base.as_ptr() as usize, len, 0, 0, 0]) };
 }
 
-/// An array of bounded length in its own mapping, which is never freed, like thread states. It begins small
-/// and grows into larger mappings: a program may limit its address space, or lock all of it in memory.
+/// An array of bounded length in its own mapping. It begins small and grows into larger mappings: a program may limit its address space, or lock all of it in memory.
 #[derive(Debug)]
 pub struct FixedArray<T> {
     base: NonNull<T>,
     len: usize,
     capacity: usize,
     limit: usize,
+}
+
+impl<T> FixedArray<T> {
+    /// Size of the mapping.
+    fn bytes(&self) -> usize {
+        FIRST_ARRAY.max(self.capacity * size_of::<T>())
+    }
+}
+
+impl<T> Drop for FixedArray<T> {
+    fn drop(&mut self) {
+        // SAFETY: the array owns the mapping, which has this size.
+        unsafe { unmap(self.base.cast(), self.bytes()) };
+    }
 }
 
 /// First size of a [`FixedArray`]'s mapping, in bytes.
@@ -115,17 +128,6 @@ impl<T: Copy> FixedArray<T> {
         }
         (self.base, self.capacity) = (base.cast(), capacity);
         true
-    }
-
-    /// Size of the mapping.
-    fn bytes(&self) -> usize {
-        FIRST_ARRAY.max(self.capacity * size_of::<T>())
-    }
-
-    /// Unmaps the array, which is not used any more.
-    pub fn unmap(self) {
-        // SAFETY: the array is consumed and owns the mapping, which has this size.
-        unsafe { unmap(self.base.cast(), self.bytes()) };
     }
 
     /// The values.
@@ -273,27 +275,41 @@ impl GrowingFile {
         (self.base, self.mapped) = (base, size);
         Ok(())
     }
+}
 
-    /// Unmaps the file. It must not be used afterwards.
-    pub fn close(&mut self) {
+impl Drop for GrowingFile {
+    fn drop(&mut self) {
         let last = (self.mapped > 0).then_some((self.base, self.mapped));
         for (base, len) in self.earlier.into_iter().chain([last]).flatten() {
             // SAFETY: `self` owns the mappings, and callers hold no pointer into them.
             unsafe { unmap(base, len) };
         }
-        (self.len, self.mapped, self.earlier) = (0, 0, [None; EARLIER]);
     }
 }
 
-/// Opens a file of ours; the caller closes it. If the program has used up its descriptors, ours is one that
-/// its limit does not count. Errors are those of the operating system.
+/// A descriptor that programs hardly have, below the usual limit of 1024.
+const HIGH: usize = 960;
+
+/// Opens a file of ours; the caller closes it. Its number is that of the program's next descriptor for an
+/// instant only, and then a high one. If the program has used up its descriptors, ours is one that its limit
+/// does not count. Errors are those of the operating system.
 pub fn open(path: &CStr, flags: i32) -> Result<i32, i32> {
     let (folder, path) = folder::place(path);
     let arguments = [folder as usize, path.as_ptr() as usize, flags as usize, 0o644, 0];
     // SAFETY: `path` is NUL-terminated.
     let open = || unsafe { system::call(libc::SYS_openat, arguments) as i32 };
     match open() {
-        fd @ 0.. => Ok(fd),
+        fd @ 0.. => {
+            let arguments = [fd as usize, libc::F_DUPFD_CLOEXEC as usize, HIGH, 0, 0];
+            // SAFETY: `fd` is ours.
+            match unsafe { system::call(libc::SYS_fcntl, arguments) as i32 } {
+                high @ 0.. => {
+                    system::close(fd);
+                    Ok(high)
+                }
+                _ => Ok(fd),
+            }
+        }
         error if error == -libc::EMFILE => descriptors::open_above_limit(open),
         error => Err(-error),
     }

@@ -153,7 +153,7 @@ fn write_all(paths: &[(PathRoot, Vec<Note>)]) -> Vec<u8> {
         tree.add(node, &SAMPLE).unwrap();
     }
     tree.finish();
-    tree.close();
+    drop(tree);
     let bytes = std::fs::read(&file).unwrap();
     std::fs::remove_file(&file).unwrap();
     bytes
@@ -207,7 +207,7 @@ fn no_context_has_two_nodes() {
         assert!(matches!(profile.record(at), Some(Record::Entry)));
     }
     tree.finish();
-    tree.close();
+    drop(tree);
     std::fs::remove_file(&file).unwrap();
 }
 
@@ -234,7 +234,7 @@ fn profiles_in_one_file_are_independent() {
         assert_eq!((header.thread, header.finished), (thread, false), "as after a kill");
         tree.finish();
     }
-    tree.close();
+    drop(tree);
     let bytes = std::fs::read(&file).unwrap();
     std::fs::remove_file(&file).unwrap();
     let mut threads = 3;
@@ -302,7 +302,7 @@ fn outer_notes_need_not_be_given_again() {
         left_out += outer;
     }
     tree.finish();
-    tree.close();
+    drop(tree);
     let bytes = std::fs::read(&file).unwrap();
     std::fs::remove_file(&file).unwrap();
     assert!(left_out > 100);
@@ -344,7 +344,7 @@ fn a_tree_that_is_still_being_written_is_readable() {
     assert_eq!(profile.missing_records, 0);
     assert_eq!(contents(&bytes).len(), 50_000);
     tree.finish();
-    tree.close();
+    drop(tree);
     std::fs::remove_file(&file).unwrap();
 }
 
@@ -398,7 +398,7 @@ fn further_metrics_are_further_groups() {
         }
         tree.finish();
     }
-    tree.close();
+    drop(tree);
     let bytes = std::fs::read(&path).unwrap();
     std::fs::remove_file(&path).unwrap();
     for bytes in profiles(&bytes) {

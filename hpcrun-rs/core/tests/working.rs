@@ -3,9 +3,11 @@
 
 use hpcrun_abi::{ABI_VERSION, CountedSite, RuntimeTable, WORKER_IDLE, WORKER_WORKING};
 use hpcrun_core::activity::{self, Slot, State};
+use hpcrun_core::arch::call_on_stack;
 use hpcrun_core::source::Sample;
 use hpcrun_core::threads::{self, OwnThread};
 use hpcrun_core::unwind::Registers;
+use std::ffi::c_void;
 use std::ptr;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
@@ -220,5 +222,47 @@ fn a_forked_child_has_one_thread_whatever_its_runtimes_count() {
         runtime.working.fetch_sub(3, Relaxed);
         activity::enter_child(0);
         thread.renew_after_fork();
+    });
+}
+
+/// Two stacks that nobody knows, and a thread that uses them.
+struct Stacks {
+    thread: OwnThread,
+    higher: usize,
+    within: u32,
+}
+
+/// A wait on the lower stack, in which a signal handler runs on the higher one and waits, too.
+unsafe extern "C" fn wait_and_be_interrupted(stacks: *mut c_void) {
+    // SAFETY: the test passes its stacks, which nobody else uses meanwhile.
+    let (thread, higher) =
+        unsafe { ((*stacks.cast::<Stacks>()).thread, (*stacks.cast::<Stacks>()).higher) };
+    thread.begin_wait();
+    // SAFETY: the stack is the test's, and unused.
+    unsafe { call_on_stack(stacks, wait_shortly, higher) };
+    // SAFETY: as above.
+    unsafe { (*stacks.cast::<Stacks>()).within = working() };
+    thread.end_wait();
+}
+
+unsafe extern "C" fn wait_shortly(stacks: *mut c_void) {
+    // SAFETY: as above.
+    let thread = unsafe { (*stacks.cast::<Stacks>()).thread };
+    thread.begin_wait();
+    thread.end_wait();
+}
+
+#[test]
+fn a_handler_on_a_stack_of_its_own_ends_no_wait_that_it_interrupts() {
+    const SIZE: usize = 1 << 18;
+    on_a_thread(|thread| {
+        let memory = Box::leak(Box::new([0_u128; 2 * SIZE / 16]));
+        let low = memory.as_ptr() as usize;
+        let mut stacks = Stacks { thread, higher: low + 2 * SIZE, within: u32::MAX };
+        // SAFETY: the stack is ours, and unused.
+        unsafe {
+            call_on_stack((&raw mut stacks).cast(), wait_and_be_interrupted, low + SIZE);
+        }
+        assert_eq!((stacks.within, working()), (0, 1));
     });
 }

@@ -14,7 +14,7 @@ use std::ptr::NonNull;
 /// Initial number of slots; a power of two.
 const FIRST_SLOTS: usize = 1 << 11;
 
-/// The table. Only [`Index::unmap`] frees it.
+/// The table.
 #[derive(Debug)]
 pub(super) struct Index {
     /// Hash in the upper half, record index in the lower half; 0 if empty (record 0, the root, is never in
@@ -132,7 +132,7 @@ impl Index {
             }
         }
         larger.used = self.used;
-        std::mem::replace(self, larger).unmap();
+        *self = larger;
     }
 
     /// Whether the table has never grown.
@@ -148,11 +148,11 @@ impl Index {
             self.used = 0;
         }
     }
+}
 
-    /// Unmaps the table.
-    pub(super) fn unmap(self) {
-        // SAFETY: the table is consumed and owns the mapping, which has this length; nothing else points into
-        // it.
+impl Drop for Index {
+    fn drop(&mut self) {
+        // SAFETY: the table owns the mapping, which has this length; nothing else points into it.
         unsafe { memory::unmap(self.slots.cast(), (self.mask + 1) * 8) };
     }
 }
@@ -181,6 +181,5 @@ mod tests {
         }
         assert_eq!(index.likely(hash_of(4)), Some(4));
         assert_eq!(index.likely(12_345), None);
-        index.unmap();
     }
 }

@@ -40,17 +40,15 @@ impl Slot {
     }
 }
 
-/// Keeps the tree of an ended thread, or closes it.
+/// Keeps the tree of an ended thread, if there is room.
 pub fn keep(tree: Tree) {
     if tree.has_room() {
         if let Some(slot) = SPARE.iter().find(|slot| slot.claim(EMPTY)) {
             // SAFETY: `claim` made this thread the owner of the slot, until the store below.
             unsafe { (*slot.tree.get()).write(tree) };
             slot.state.store(FULL, Release);
-            return;
         }
     }
-    tree.close();
 }
 
 /// Takes a kept tree.
@@ -65,9 +63,7 @@ pub fn take() -> Option<Tree> {
 /// Closes all kept trees in a forked child: the files belong to the parent. A tree that another thread was
 /// moving at the fork stays mapped.
 pub fn abandon() {
-    while let Some(tree) = take() {
-        tree.close();
-    }
+    while take().is_some() {}
     for slot in &SPARE {
         slot.state.store(EMPTY, Relaxed);
     }

@@ -12,14 +12,13 @@ use super::metrics::{FIRST_FLOATS, MetricSet, Words};
 use crate::arch::prefetch;
 use crate::logical::path::MAX_NOTES;
 use crate::logical::{Note, PathRoot};
-use crate::memory::{self, FixedArray, GrowingFile};
+use crate::memory::{FixedArray, GrowingFile, PAGE};
 use hpc_formats::address::CodeAddress;
 use hpc_formats::loss::LossCause;
 use hpc_formats::profile::{
     self, HEADER_SIZE, MAX_NOTE_ID, RECORD_SIZE, RecordKind, VALUES_PER_RECORD, header, meta,
 };
 use std::ffi::CStr;
-use std::ptr::NonNull;
 use std::sync::atomic::{Ordering, compiler_fence};
 
 /// Maximal number of records in a tree: the file stays within 2 GiB.
@@ -30,7 +29,7 @@ const MOST_SHARED: usize = 64 << 20;
 const AT_ONCE: usize = 32;
 /// Number of cache lines, of two records each, that are prefetched for the next path.
 const PREPARED: usize = 8;
-const PATH_CAPACITY: usize = 2 * memory::PAGE;
+const PATH_CAPACITY: usize = 2 * PAGE;
 
 /// A note record as in the file; `FORMATS.md` has the table.
 #[repr(C)]
@@ -77,7 +76,8 @@ struct Level {
     hash: u32,
 }
 
-/// A tree under construction.
+/// A tree under construction. When it is dropped, its file keeps the unused allocated end, since truncation
+/// would take milliseconds.
 #[derive(Debug)]
 pub struct Tree {
     file: GrowingFile,
@@ -87,8 +87,8 @@ pub struct Tree {
     index: Index,
     /// The nodes of the last path, outermost first, to find a common prefix quickly.
     last: FixedArray<Level>,
-    /// The file's path; not inline, since trees are moved on small stacks.
-    path: NonNull<u8>,
+    /// The file's path, with a zero at the end; not inline, since trees are moved on small stacks.
+    path: FixedArray<u8>,
     last_root: u32,
     /// Number of groups of values that a node has.
     groups: u32,
@@ -103,48 +103,25 @@ impl Tree {
         identity: &Identity,
         metrics: &MetricSet,
     ) -> Result<Tree, LossCause> {
-        let bytes = path.to_bytes_with_nul();
-        if bytes.len() > PATH_CAPACITY {
+        let parts = (FixedArray::new(PATH_CAPACITY), Index::map(), FixedArray::new(MAX_NOTES));
+        let (Some(mut kept), Some(index), Some(last)) = parts else {
+            return Err(LossCause::TreeFull);
+        };
+        if !path.to_bytes_with_nul().iter().all(|byte| kept.push(*byte)) {
             return Err(LossCause::NoFile);
         }
-        let path_mapping = memory::map_anonymous(PATH_CAPACITY);
-        let (index, last) = (Index::map(), FixedArray::new(MAX_NOTES));
-        let file = match (path_mapping, &index, &last) {
-            (Some(_), Some(_), Some(_)) => {
-                GrowingFile::create(path, HEADER_SIZE + MAX_RECORDS * RECORD_SIZE)
-            }
-            _ => Err(LossCause::TreeFull),
+        let file = GrowingFile::create(path, HEADER_SIZE + MAX_RECORDS * RECORD_SIZE)?;
+        let mut tree = Tree {
+            file,
+            offset: 0,
+            path: kept,
+            len: 0,
+            index,
+            last,
+            last_root: 0,
+            groups: 0,
+            floats: 0,
         };
-        let mut tree = match (path_mapping, index, last, file) {
-            (Some(path), Some(index), Some(last), Ok(file)) => Tree {
-                file,
-                offset: 0,
-                path,
-                len: 0,
-                index,
-                last,
-                last_root: 0,
-                groups: 0,
-                floats: 0,
-            },
-            (path, index, last, file) => {
-                if let Some(path) = path {
-                    // SAFETY: the mapping was made above, and nothing uses it.
-                    unsafe { memory::unmap(path, PATH_CAPACITY) };
-                }
-                if let Some(index) = index {
-                    index.unmap();
-                }
-                if let Some(last) = last {
-                    last.unmap();
-                }
-                return Err(file.err().unwrap_or(LossCause::TreeFull));
-            }
-        };
-        // SAFETY: the mapping has room for a path of PATH_CAPACITY bytes.
-        unsafe {
-            tree.path.copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len());
-        }
         tree.begin(identity, metrics)?;
         Ok(tree)
     }
@@ -306,9 +283,8 @@ impl Tree {
     pub fn reserve(&mut self, records: usize) -> Result<(), LossCause> {
         let end = self.offset + self.size() + records * RECORD_SIZE;
         while end > self.file.len() {
-            // SAFETY: `create` copied a NUL-terminated path there; the tree owns that mapping.
-            let path = unsafe { CStr::from_ptr(self.path.as_ptr().cast()) };
-            self.file.grow(path)?;
+            let path = CStr::from_bytes_until_nul(self.path.as_slice());
+            self.file.grow(path.map_err(|_| LossCause::NoFile)?)?;
         }
         Ok(())
     }
@@ -557,20 +533,6 @@ impl Tree {
     /// clearing it would take longer than a new one, or if the file is large.
     pub fn has_room(&self) -> bool {
         self.index.is_small() && self.offset + self.size() < MOST_SHARED
-    }
-
-    /// Unmaps the file and the tables. The file keeps its unused allocated end, since truncation would take
-    /// milliseconds.
-    pub fn close(mut self) {
-        self.file.close();
-        self.unmap_tables();
-    }
-
-    fn unmap_tables(self) {
-        self.index.unmap();
-        self.last.unmap();
-        // SAFETY: the tree is consumed and owns the mapping; nothing else points into it.
-        unsafe { memory::unmap(self.path, PATH_CAPACITY) };
     }
 }
 

@@ -33,6 +33,8 @@ const SIGNAL: i32 = libc::SIGURG;
 
 /// Samples take at most one part in so many of a thread's time.
 pub const SHARE: u64 = 20;
+/// The first credit of a thread, nanoseconds.
+const CREDIT: u64 = 5_000_000;
 /// A sample that is later than this may have been held back, nanoseconds: two ticks of the kernel.
 const LATE: i64 = 8_000_000;
 
@@ -184,6 +186,8 @@ pub struct Source {
     period: AtomicU64,
     /// Nanoseconds from the last sample to the next, as the timer was set.
     distance: AtomicU64,
+    /// Nanoseconds that samples may still take at any rate: a profile's file takes a while to make.
+    credit: AtomicU64,
     /// The thread's time in the kernel at one of the last samples, nanoseconds.
     in_kernel: AtomicU64,
     clock: InterpolatedClock,
@@ -199,6 +203,7 @@ impl Source {
             perf_id: AtomicU64::new(0),
             period: AtomicU64::new(1),
             distance: AtomicU64::new(0),
+            credit: AtomicU64::new(0),
             in_kernel: AtomicU64::new(0),
             clock: InterpolatedClock::new(),
             jitter: Jitter::new(),
@@ -253,6 +258,7 @@ impl Source {
     fn begin(&self, pace: Pace, clock: libc::clockid_t, order: &Order) -> u64 {
         self.clock.begin(clock);
         self.in_kernel.store(0, Ordering::Relaxed);
+        self.credit.store(CREDIT, Ordering::Relaxed);
         // Different seeds for threads that share a state one after the other, and for different runs.
         let seed = order.cookie.wrapping_add(system::clock(libc::CLOCK_MONOTONIC));
         let first = self.jitter.begin(pace, seed);
@@ -381,7 +387,9 @@ impl Source {
     #[cold]
     pub fn put_off(&self) -> u64 {
         let (used, period) = (self.clock.since_sample(), self.jitter.period());
-        let pause = used.saturating_mul(SHARE);
+        let credit = self.credit.load(Ordering::Relaxed);
+        self.credit.store(credit.saturating_sub(used), Ordering::Relaxed);
+        let pause = used.saturating_sub(credit).saturating_mul(SHARE);
         if period == 0 || pause <= period.max(self.distance.load(Ordering::Relaxed)) {
             return 0;
         }

@@ -19,9 +19,7 @@ impl SharedThread {
         // SAFETY: the child has one thread, this one, and it runs the fork handler, so nothing else uses the
         // recorder.
         let recorder = unsafe { &mut *self.recorder.0.get() };
-        if let Some(tree) = recorder.take_tree(false, || self.identity()) {
-            tree.close();
-        }
+        drop(recorder.take_tree(false, || self.identity()));
         self.path.forget();
         self.busy.store(false, Ordering::Relaxed);
     }

@@ -11,6 +11,7 @@
 use super::listing::Listing;
 use crate::activity::{self, Charge, MAX_RUNTIMES, State};
 use crate::arch::{counter, stack_pointer};
+use crate::unwind::stack;
 use hpcrun_abi::WORKER_IDLE;
 use std::cell::Cell;
 use std::ptr;
@@ -208,7 +209,7 @@ impl Working {
 
     /// Whether a long jump has left the wait: its frame is gone, or a sample found the thread running.
     fn was_left(&self, here: usize) -> bool {
-        here > self.waits_at.get()
+        (here > self.waits_at.get() && are_on_one_stack(here, self.waits_at.get()))
             || (!self.is_paused() && self.listing.slot().state() == self.works_as())
     }
 
@@ -307,6 +308,13 @@ impl Working {
     pub(super) fn idles(&self, now: u64) {
         activity::spin(self.listing.slot(), now);
     }
+}
+
+/// Whether two addresses are of one stack. The stacks of signal handlers and coroutines are not known.
+#[cold]
+fn are_on_one_stack(a: usize, b: usize) -> bool {
+    let [a, b] = [a, b].map(|address| stack::bounds_from(address as u64).high);
+    a == b && a != 0
 }
 
 #[inline]
