@@ -101,6 +101,7 @@ const OUR_CALLS: &[(i64, [u64; 6])] = &[
     (libc::SYS_statx, [3, SOME, 0x1000, 0xfff, SOME, 0]),
     (libc::SYS_fstat, [3, SOME, 0, 0, 0, 0]),
     (libc::SYS_write, [3, SOME, 100, 0, 0, 0]),
+    (libc::SYS_read, [1024, SOME, 8, 0, 0, 0]),
     (libc::SYS_pread64, [3, SOME, 128, 0, 0, 0]),
     (libc::SYS_pwrite64, [3, SOME, 1 << 12, 0, 0, 0]),
     (libc::SYS_readlink, [SOME, SOME, 256, 0, 0, 0]),

@@ -88,9 +88,14 @@ impl InterpolatedClock {
         self.clock.load(Relaxed) == libc::CLOCK_THREAD_CPUTIME_ID
     }
 
+    /// The thread's clock at the last sample, nanoseconds.
+    pub(super) fn last_sample(&self) -> u64 {
+        self.last.load(Relaxed)
+    }
+
     /// Nanoseconds of the thread's clock since the last sample.
     pub(super) fn since_sample(&self) -> u64 {
-        time_of(self.clock.load(Relaxed)).saturating_sub(self.last.load(Relaxed))
+        time_of(self.clock.load(Relaxed)).saturating_sub(self.last_sample())
     }
 
     /// Sets the distance of the timer, in nanoseconds. It must be exact to within the part that counts as on

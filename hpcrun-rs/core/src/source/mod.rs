@@ -190,6 +190,8 @@ pub struct Source {
     credit: AtomicU64,
     /// The thread's time in the kernel at one of the last samples, nanoseconds.
     in_kernel: AtomicU64,
+    /// The time that the perf event had not counted at that sample, nanoseconds.
+    not_counted: AtomicU64,
     clock: InterpolatedClock,
     jitter: Jitter,
 }
@@ -205,6 +207,7 @@ impl Source {
             distance: AtomicU64::new(0),
             credit: AtomicU64::new(0),
             in_kernel: AtomicU64::new(0),
+            not_counted: AtomicU64::new(0),
             clock: InterpolatedClock::new(),
             jitter: Jitter::new(),
         }
@@ -324,10 +327,10 @@ impl Source {
         let (weight, held_back, now) = match self.kind() {
             Some(SourceKind::PosixTimer) => match posix::claims(info, cookie) {
                 None => return Claim::Foreign,
-                Some(_) if self.jitter.is_on() => self.next(),
+                Some(_) if self.jitter.is_on() => self.next(context),
                 Some(expirations) => (expirations, 0, system::clock(libc::CLOCK_MONOTONIC)),
             },
-            Some(kind) if perf::claims(info, kind, self.handle(), cookie) => self.next(),
+            Some(kind) if perf::claims(info, kind, self.handle(), cookie) => self.next(context),
             // A signal of a timer that was disarmed since.
             None if cookie_of(info) == Some(cookie) => return Claim::Nothing,
             _ => return Claim::Foreign,
@@ -343,7 +346,7 @@ impl Source {
     /// What the current sample stands for in periods, often one, sometimes zero; what was held back, beside;
     /// its time. Sets the distance to the next sample, if that changes.
     #[inline]
-    fn next(&self) -> (u64, u64, u64) {
+    fn next(&self, context: &libc::ucontext_t) -> (u64, u64, u64) {
         if !self.jitter.is_on() {
             return (1, 0, system::clock(libc::CLOCK_MONOTONIC));
         }
@@ -353,7 +356,7 @@ impl Source {
         let is_late = since > 4 * distance && since - distance > LATE && self.clock.is_of_cpu();
         let late = if is_late { (since - distance) as u64 } else { 0 };
         let held_back = match is_late || next.is_turn {
-            true => self.held_back(late).min(next.periods.saturating_sub(1)),
+            true => self.held_back(late, context).min(next.periods.saturating_sub(1)),
             false => 0,
         };
         if let Some(distance) = next.distance {
@@ -362,13 +365,31 @@ impl Source {
         (next.periods - held_back, held_back, now)
     }
 
-    /// For how many periods a sample that is so late was held back. While the kernel works for a thread there
-    /// are no samples, and the one at the end is where they belong.
+    /// For how many periods a sample that is so late was held back: because the perf event did not count, or
+    /// because signals were blocked. In that case the sample comes at the end of the system call that lets them
+    /// in, as it does at the end of one for which the kernel has worked, where it belongs. A virtual machine
+    /// that stood still leaves a late sample, too, of which nothing is known.
     #[cold]
-    fn held_back(&self, late: u64) -> u64 {
-        let Some(now) = system::time_in_kernel() else { return 0 };
-        let worked = now.saturating_sub(self.in_kernel.swap(now, Ordering::Relaxed));
-        if worked >= late / 2 { 0 } else { late / self.jitter.period().max(1) }
+    fn held_back(&self, late: u64, context: &libc::ucontext_t) -> u64 {
+        let Some(in_kernel) = system::time_in_kernel() else { return 0 };
+        let worked = in_kernel.saturating_sub(self.in_kernel.swap(in_kernel, Ordering::Relaxed));
+        let register = |number: i32| context.uc_mcontext.gregs[number as usize];
+        let is_after_call = register(libc::REG_RCX) == register(libc::REG_RIP);
+        let held_back = match is_after_call && worked < late / 2 {
+            true => late,
+            false => self.not_counted().min(late),
+        };
+        held_back / self.jitter.period().max(1)
+    }
+
+    /// The time that the perf event has not counted since the last call; 0 if there is none.
+    fn not_counted(&self) -> u64 {
+        let counted = self.perf_descriptor().and_then(perf::count);
+        counted.map_or(0, |counted| {
+            let now = self.clock.last_sample().wrapping_sub(counted);
+            let before = self.not_counted.swap(now, Ordering::Relaxed);
+            (now.wrapping_sub(before) as i64).max(0) as u64
+        })
     }
 
     /// Sets the distance to the next sample.

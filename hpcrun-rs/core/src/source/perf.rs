@@ -122,6 +122,15 @@ pub(super) fn set(descriptor: i32, distance: u64) {
     unsafe { system::call(libc::SYS_ioctl, arguments) };
 }
 
+/// The time that the event has counted, nanoseconds.
+pub(super) fn count(descriptor: i32) -> Option<u64> {
+    let mut count = 0_u64;
+    let arguments = [descriptor as usize, &raw mut count as usize, size_of::<u64>(), 0, 0];
+    // SAFETY: the kernel writes one word, which outlives the call.
+    let read = unsafe { system::call(libc::SYS_read, arguments) };
+    (read == size_of::<u64>() as isize).then_some(count)
+}
+
 /// Whether a signal is a sample of this event.
 #[inline]
 pub(super) fn claims(
