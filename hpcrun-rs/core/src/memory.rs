@@ -63,7 +63,8 @@ pub unsafe fn unmap(base: NonNull<u8>, len: usize) {
     unsafe { system::call(libc::SYS_munmap, [base.as_ptr() as usize, len, 0, 0, 0]) };
 }
 
-/// An array of bounded length in its own mapping. It begins small and grows into larger mappings: a program may limit its address space, or lock all of it in memory.
+/// An array of bounded length in its own mapping. It begins small and grows into larger mappings: a program
+/// may limit its address space, or lock all of it in memory.
 #[derive(Debug)]
 pub struct FixedArray<T> {
     base: NonNull<T>,

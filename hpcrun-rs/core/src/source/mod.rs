@@ -366,9 +366,9 @@ impl Source {
     }
 
     /// For how many periods a sample that is so late was held back: because the perf event did not count, or
-    /// because signals were blocked. In that case the sample comes at the end of the system call that lets them
-    /// in, as it does at the end of one for which the kernel has worked, where it belongs. A virtual machine
-    /// that stood still leaves a late sample, too, of which nothing is known.
+    /// because signals were blocked. In that case the sample comes at the end of the system call that lets
+    /// them in, as it does at the end of one for which the kernel has worked, where it belongs. A virtual
+    /// machine that stood still leaves a late sample, too, of which nothing is known.
     #[cold]
     fn held_back(&self, late: u64, context: &libc::ucontext_t) -> u64 {
         let Some(in_kernel) = system::time_in_kernel() else { return 0 };
