@@ -63,6 +63,9 @@ pub struct Start {
     pub job: String,
 }
 
+/// How the reason begins why a thread of the process ran unprofiled, whose name stands for an executable's.
+pub const THREAD_OF: &str = "a thread of ";
+
 /// The beginning of the names of folders in the measurement directory, each of which belongs to another user,
 /// whom processes have become.
 pub const USER_FOLDER: &str = "user-";

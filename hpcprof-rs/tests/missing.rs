@@ -165,6 +165,12 @@ fn children_that_ran_unprofiled() {
         serde_json::json!([{"program": "./static", "reason": "statically linked", "times": 2}])
     );
     assert!(!screen.contains("ran unprofiled: "), "said once: {screen}");
+    // A child that another program traces has samples up to then.
+    let end = child.end.clone().expect("an end");
+    child.end.as_mut().expect("an end").reason = "traced by another program".to_owned();
+    let (view, _) = shown(&[&run, &child]);
+    assert_one(&missing(&view), "traced by another program (", 1_200 * MS);
+    child.end = Some(end);
     // Where they used next to nothing, they are named all the same.
     run.cpu().children_ns = 501 * MS;
     let (view, screen) = shown(&[&run, &child]);

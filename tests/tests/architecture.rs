@@ -13,7 +13,7 @@ const CRATES: [(&str, &[&str]); 18] = [
     ("hpcrun-abi", &[]),
     ("critical-path", &["hpcrun-abi", "hpc-formats"]),
     ("hpcrun-api", &["hpcrun-abi"]),
-    ("hpcrun-mpi", &["hpcrun-abi"]),
+    ("hpcrun-mpi", &["hpcrun-abi", "hpc-formats"]),
     ("hpcrun-crossbeam-channel", &["hpcrun-api"]),
     ("hpc-formats", &[]),
     ("work-stealing-rt", &["hpcrun-abi"]),

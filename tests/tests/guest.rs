@@ -67,3 +67,9 @@ fn code_with_blocked_signals_is_sampled() {
 fn a_traced_process_has_no_stops_of_ours() {
     runs_as_alone("traced");
 }
+
+/// A thread of a forked child may begin while another of the parent's loads libraries.
+#[test]
+fn forks_do_not_wait_for_the_parents_loader() {
+    runs_as_alone("loads");
+}

@@ -3,8 +3,10 @@
 
 use crate::catalogue::metrics::sum;
 use crate::catalogue::statistics::Statistics;
+use crate::model::experiment::UnprofiledProgram;
 use crate::render::numbers::{percent, seconds};
 use hpc_formats::loss::LossCause;
+use hpc_formats::process::THREAD_OF;
 
 /// Missing times that are listed.
 const LISTED: usize = 4;
@@ -151,7 +153,9 @@ fn missing(run: &Statistics) -> Vec<String> {
         ));
     }
     let is_named = |program: &str| run.missing.iter().any(|(what, _)| what.contains(program));
-    let programs = run.unprofiled.iter().filter(|row| !is_named(&row.program));
+    // Threads are named where their time is missing.
+    let is_program = |row: &&UnprofiledProgram| !row.reason.starts_with(THREAD_OF);
+    let programs = run.unprofiled.iter().filter(is_program).filter(|row| !is_named(&row.program));
     let programs: Vec<String> = programs
         .map(|row| match row.times {
             1 => format!("{} ({})", row.program, row.reason),

@@ -10,10 +10,10 @@
 //!   periods are uneven.
 
 use crate::model::experiment::{Missing, ProcessSummary, ThreadSummary, UnprofiledProgram};
-use crate::passes::summarise::lost;
+use crate::passes::summarise::{SANDBOX, TRACED, lost};
 use crate::sources::measurements::FEW_PERIODS;
 use hpc_formats::loss::LossCause;
-use hpc_formats::process::program_name;
+use hpc_formats::process::{THREAD_OF, program_name};
 use std::collections::BTreeMap;
 
 /// Smallest share of the time used that counts as missing.
@@ -129,11 +129,18 @@ impl<'a> Account<'a> {
         let tolerance = self.precision.tolerance(cpu.process_ns);
         let unseen = cpu.process_ns.saturating_sub(seen);
         if unseen > tolerance {
-            let which = match self.threads.iter().any(|t| t.header.cpu_ns == 0) {
+            let mut which = match self.threads.iter().any(|t| t.header.cpu_ns == 0) {
                 true => "threads that the profiler did not see, or that still ran at the end",
                 false => "threads that the profiler did not see",
-            };
-            out.push(self.entry(unseen, which));
+            }
+            .to_owned();
+            let threads = unprofiled([self.process].into_iter());
+            let threads = threads.iter().filter(|row| row.reason.starts_with(THREAD_OF));
+            let named: Vec<String> = threads.map(ToString::to_string).collect();
+            if !named.is_empty() {
+                which += &format!(" ({})", named.join(", "));
+            }
+            out.push(self.entry(unseen, &which));
         }
         let reported = out[first..].iter().map(|m| m.nanoseconds);
         let known = reported.fold(self.sampled_ns, u64::saturating_add);
@@ -210,13 +217,26 @@ fn children(run: &[Account<'_>]) -> Option<Missing> {
     if gap <= precision.tolerance(of_children) {
         return None;
     }
-    let which: Vec<String> = unprofiled.iter().map(ToString::to_string).collect();
+    let programs = unprofiled.iter().filter(|row| !row.reason.starts_with(THREAD_OF));
+    let mut which: Vec<String> = programs.map(ToString::to_string).collect();
+    for (process, why) in others.iter().filter_map(|a| Some((a.process, stopped(a.process)?))) {
+        which.push(format!("{} ({}): {why}", process.start.executable, process.start.pid));
+    }
     let what = match which.is_empty() {
         true => "children that ran unprofiled, or used it before the profiler started in them"
             .to_owned(),
         false => format!("children that ran unprofiled ({})", which.join(", ")),
     };
     Some(Missing { what, nanoseconds: gap })
+}
+
+/// Why a process was profiled in part only.
+fn stopped(process: &ProcessSummary) -> Option<&'static str> {
+    match process.end.as_ref()?.reason.as_str() {
+        TRACED => Some("traced by another program (a debugger, strace, or by ptrace)"),
+        SANDBOX => Some("in a sandbox (seccomp) that refuses what samples need"),
+        _ => None,
+    }
 }
 
 /// Each program that ran unprofiled, with how often it was started.

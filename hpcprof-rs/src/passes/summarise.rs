@@ -9,8 +9,8 @@ use hpc_formats::profile::Header;
 use std::collections::BTreeMap;
 
 /// Why a process's file ended before the process.
-const SANDBOX: &str = "sandbox that refuses samples";
-const TRACED: &str = "traced by another program";
+pub(super) const SANDBOX: &str = "sandbox that refuses samples";
+pub(super) const TRACED: &str = "traced by another program";
 /// Why a process could not write its files from some time on.
 const USER: &str = "another user than the measurement directory's owner";
 

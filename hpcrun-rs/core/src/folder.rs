@@ -6,6 +6,7 @@
 //! Async-signal-safe: [`place`].
 
 use crate::descriptors::open_above_limit;
+use crate::sandbox::refuses;
 use crate::system;
 use std::ffi::{CStr, CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
@@ -72,6 +73,16 @@ fn open_folder(at: i32, path: &CStr) -> Option<i32> {
 /// Makes a folder for a user, whom this process is about to become, and moves the files there that begin with
 /// these words. False if that is not possible; nothing is changed then. Not async-signal-safe.
 pub fn hand_over(directory: &OsStr, user: u32, own: &[String]) -> bool {
+    const NEEDED: [i64; 5] = [
+        libc::SYS_mkdirat,
+        libc::SYS_fchown,
+        libc::SYS_fchownat,
+        libc::SYS_renameat,
+        libc::SYS_getdents64,
+    ];
+    if NEEDED.into_iter().any(refuses) {
+        return false;
+    }
     let made = hold(directory).and_then(|top| {
         let name = CString::new(name_of(user)).ok()?;
         // SAFETY: `name` is NUL-terminated. It may exist already, if another process has made it.

@@ -34,6 +34,7 @@ pub struct Libc {
 /// Starts to measure the process. The calling thread becomes thread 1, on the main stack. It is not sampled
 /// before [`arm`]. Errors are messages for the user.
 pub fn start(config: Config, arguments: Vec<String>, libc: Libc) -> Result<(), String> {
+    loadmap::find_lock();
     let kind = source::choose(&config)?;
     // SAFETY: `libc.sigaction` is libc's own function (`Libc`'s contract).
     unsafe { signal::install(kind, libc.sigaction) }

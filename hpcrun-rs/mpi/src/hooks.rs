@@ -6,6 +6,7 @@ use crate::collectives::{self as c, Direction};
 use crate::library::Real;
 use crate::messages::{self as m, Mode};
 use crate::requests::{self as r, Ends};
+use crate::spawn;
 use hpcrun_abi::host::Stacked;
 use std::cell::Cell;
 use std::ffi::c_int;
@@ -275,12 +276,13 @@ interpose! {
     [m::prepare_unknown]
     MPI_Psend_init mpi_psend_init_(a b c d e f g h i);
     MPI_Precv_init mpi_precv_init_(a b c d e f g h i);
+    [spawn::run]
+    MPI_Comm_spawn mpi_comm_spawn_(a b c d e f g h);
     [m::unknown]
     MPI_Win_start mpi_win_start_(a b c);
     MPI_Win_wait mpi_win_wait_(a);
     MPI_Win_lock mpi_win_lock_(a b c d);
     MPI_Intercomm_create mpi_intercomm_create_(a b c d e f);
-    MPI_Comm_spawn mpi_comm_spawn_(a b c d e f g h);
     MPI_Comm_spawn_multiple mpi_comm_spawn_multiple_(a b c d e f g h i);
     MPI_Comm_accept mpi_comm_accept_(a b c d e);
     MPI_Comm_connect mpi_comm_connect_(a b c d e);

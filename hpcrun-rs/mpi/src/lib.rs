@@ -14,6 +14,7 @@
 //! | `messages` | sends, receives, probes |
 //! | `requests` | waits for nonblocking and persistent operations |
 //! | `collectives` | collective operations, in their directions |
+//! | `spawn` | processes that MPI starts |
 //! | `hooks` | the interposed functions: a table |
 //!
 //! What a rank does in a call of MPI is no activity. Where strands travel beside messages, MPI's rule that
@@ -34,4 +35,5 @@ mod matching;
 mod messages;
 mod requests;
 mod ring;
+mod spawn;
 mod start;

@@ -147,7 +147,7 @@ impl Ours {
     fn can_be_loaded(&self) -> bool {
         let reaches = |path: &CString, how| {
             // SAFETY: `path` is NUL-terminated.
-            unsafe { libc::faccessat(libc::AT_FDCWD, path.as_ptr(), how, libc::AT_EACCESS) == 0 }
+            unsafe { libc::access(path.as_ptr(), how) == 0 }
         };
         let directory = CString::new(self.directory().into_vec());
         directory.is_ok_and(|directory| reaches(&directory, libc::W_OK | libc::X_OK))

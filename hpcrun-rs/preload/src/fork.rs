@@ -4,6 +4,7 @@ use crate::real::real;
 use crate::writer;
 use hpcrun_core::session;
 use hpcrun_core::threads::with_room;
+use hpcrun_core::unwind::loadmap;
 use std::ffi::c_long;
 
 unsafe extern "C" {
@@ -14,11 +15,11 @@ unsafe extern "C" {
     ) -> i32;
 }
 
-/// Registers the handler that runs in a forked child. `vfork` and `posix_spawn` do not run it: their children
+/// Registers the handlers that run around a fork. `vfork` and `posix_spawn` do not run them: their children
 /// share the parent's memory until they exec, and inherit neither timers nor perf events.
 pub(crate) fn prepare() {
-    // SAFETY: the handler is a function of this library, which is never unloaded.
-    unsafe { pthread_atfork(None, None, Some(in_child)) };
+    // SAFETY: the handlers are functions of this library, which is never unloaded.
+    unsafe { pthread_atfork(Some(before), Some(in_parent), Some(in_child)) };
 }
 
 /// Interposed: forks without the handlers of `pthread_atfork`.
@@ -41,8 +42,19 @@ pub(crate) fn by_system_call(fork: impl FnOnce() -> c_long) -> c_long {
     child
 }
 
-unsafe extern "C" fn in_child() {
+unsafe extern "C" fn before() {
+    if session::is_running() {
+        with_room(loadmap::begin_fork);
+    }
+}
+
+unsafe extern "C" fn in_parent() {
+    loadmap::end_fork();
+}
+
+pub(crate) unsafe extern "C" fn in_child() {
     with_room(|| {
+        loadmap::enter_child();
         session::continue_in_child();
         writer::start();
     });

@@ -3,13 +3,17 @@
 use crate::children::{self, Strings, environ};
 use crate::real::real;
 use crate::{bindings, fork, thread_life, tracers, writer};
-use hpc_formats::process::text_of;
+use hpc_formats::process::{THREAD_OF, text_of};
 use hpcrun_core::config::Config;
 use hpcrun_core::logical::agents;
+use hpcrun_core::path;
+use hpcrun_core::sandbox;
 use hpcrun_core::session::{self, Libc};
-use hpcrun_core::threads::with_room;
-use hpcrun_core::{path, threads};
+use hpcrun_core::threads::{self, with_room};
 use std::ffi::{CStr, c_int, c_void};
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -129,7 +133,34 @@ unsafe extern "C" {
 
 /// Ends the measurement.
 pub(crate) fn stop(reason: &str) {
-    with_room(|| session::stop(reason));
+    with_room(|| {
+        note_unseen();
+        session::stop(reason);
+    });
+}
+
+/// Says which threads there are that the profiler has not seen begin.
+fn note_unseen() {
+    let needed = [libc::SYS_openat, libc::SYS_statx, libc::SYS_getdents64, libc::SYS_close];
+    if !session::is_running() || needed.into_iter().any(sandbox::refuses) {
+        return;
+    }
+    // Two links lead to a folder itself, and one to each in it.
+    let all = fs::metadata("/proc/self/task").map_or(0, |tasks| tasks.nlink().saturating_sub(2));
+    if all <= threads::live().count() as u64 {
+        return;
+    }
+    let is_known = |id: &str| threads::live().any(|thread| thread.tid().to_string() == id);
+    for task in fs::read_dir("/proc/self/task").into_iter().flatten().flatten() {
+        if !task.file_name().to_str().is_some_and(is_known) {
+            let name = fs::read_to_string(task.path().join("comm")).unwrap_or_default();
+            let whose = match name.starts_with("iou-") {
+                true => "the kernel, for io_uring",
+                false => "the C library, or made by a system call",
+            };
+            session::note_unprofiled(Path::new(name.trim_end()), &format!("{THREAD_OF}{whose}"));
+        }
+    }
 }
 
 unsafe extern "C" fn at_exit(_: *mut c_void) {

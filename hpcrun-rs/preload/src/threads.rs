@@ -1,6 +1,7 @@
 //! Threads that the program creates: each gets the context of its creation.
 
 use crate::events::{self, Place};
+use crate::fork;
 use crate::real::real;
 use crate::start;
 use crate::thread_life::{Start, StartRoutine, hpcrun_thread_start, take_back};
@@ -118,6 +119,12 @@ pub unsafe extern "C" fn clone(
             CloneRoutine, *mut c_void, c_int, *mut c_void, *mut c_void, *mut c_void, *mut c_void,
         ) -> c_int)
     };
+    if flags & libc::CLONE_VM == 0 && session::is_running() {
+        let mut fork = (routine, argument);
+        let fork = ptr::from_mut(&mut fork).cast();
+        // SAFETY: libc's own function; the child has a copy of our frame.
+        return unsafe { real(forked, stack, flags, fork, parent_id, storage, child_id) };
+    }
     let kind = flags & (libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_SETTLS);
     if kind != libc::CLONE_VM || stack.is_null() || !session::is_running() {
         // SAFETY: libc's own function, same arguments.
@@ -136,6 +143,19 @@ pub unsafe extern "C" fn clone(
             take_back(start);
         }
         child
+    }
+}
+
+/// Runs in a child with memory of its own.
+unsafe extern "C" fn forked(fork: *mut c_void) -> c_int {
+    // SAFETY: `clone` passes the routine with its argument, in the child's copy of its frame.
+    unsafe {
+        let (routine, argument) = *fork.cast::<(CloneRoutine, *mut c_void)>();
+        fork::in_child();
+        let result = routine(argument);
+        // libc ends the process by a system call.
+        start::stop("_exit");
+        result
     }
 }
 

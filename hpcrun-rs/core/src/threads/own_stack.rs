@@ -64,15 +64,20 @@ impl Spare {
 }
 
 /// Runs `act`, which may go deep: on a stack of ours where the program's has little room. If none can be
-/// mapped, on the program's.
+/// mapped, on the program's. Keeps errno.
 #[inline]
 pub fn with_room<R>(act: impl FnOnce() -> R) -> R {
-    match super::current() {
+    // SAFETY: `__errno_location` returns a valid pointer to this thread's errno.
+    let errno = unsafe { &mut *libc::__errno_location() };
+    let before = *errno;
+    let result = match super::current() {
         Some(thread) if !thread.stack.has_room(stack_pointer() as u64, ROOM as u64) => {
             on_own_stack(thread, act)
         }
         _ => act(),
-    }
+    };
+    *errno = before;
+    result
 }
 
 #[cold]

@@ -8,20 +8,23 @@
 //! Async-signal-safe: [`Pinned`], [`is_stable`], [`locate`], [`code_at`], [`is_entry_code`]. Not:
 //! [`refresh`].
 
+mod lock;
 mod module;
 mod scan;
 
 use crate::system;
 use crate::unwind::copies::Identity;
 use hpc_formats::address::{CodeAddress, ModuleId};
+pub use lock::find as find_lock;
 pub use module::{Module, UnwindSections};
 use scan::LinkMap;
 pub use scan::executable_path;
+use std::cell::UnsafeCell;
 use std::ptr;
-use std::sync::Mutex;
 use std::sync::atomic::{
     AtomicBool, AtomicPtr, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering,
 };
+use std::sync::{Mutex, MutexGuard};
 
 /// An immutable load map.
 pub struct Snapshot {
@@ -117,7 +120,7 @@ pub fn is_stale() -> bool {
 
 /// Whether modules were loaded or unloaded since the last [`refresh`]. Not async-signal-safe.
 pub fn is_outdated() -> bool {
-    VERSION.load(Ordering::Relaxed) != scan::version()
+    !lock::is_lost() && VERSION.load(Ordering::Relaxed) != scan::version()
 }
 
 /// Marks the start of an unload, during which modules may vanish. Call [`end_unload`] after a refresh.
@@ -125,9 +128,44 @@ pub fn begin_unload() {
     UNSTABLE.fetch_add(1, Ordering::AcqRel);
 }
 
-/// Marks the end of an unload.
+/// Marks the end of an unload, which may have begun before a fork.
 pub fn end_unload() {
-    UNSTABLE.fetch_sub(1, Ordering::AcqRel);
+    let _ = UNSTABLE.fetch_update(Ordering::AcqRel, Ordering::Acquire, |n| n.checked_sub(1));
+}
+
+/// What [`begin_fork`] holds; only the thread that forks uses it, since glibc lets one fork at a time.
+struct Forking(UnsafeCell<Option<MutexGuard<'static, Writer>>>);
+// SAFETY: see the structure.
+unsafe impl Sync for Forking {}
+static FORKING: Forking = Forking(UnsafeCell::new(None));
+
+/// Before a fork: waits, for a tenth of a second at most, until no other thread changes the snapshot, since
+/// the child would have it as it is at that moment for ever.
+pub fn begin_fork() {
+    lock::begin_fork();
+    for _ in 0..1000 {
+        if let Ok(writer) = WRITER.try_lock() {
+            // SAFETY: only this thread uses it now.
+            unsafe { *FORKING.0.get() = Some(writer) };
+            return;
+        }
+        system::sleep(100_000);
+    }
+}
+
+/// After a fork, in the parent.
+pub fn end_fork() {
+    // SAFETY: as above.
+    drop(unsafe { (*FORKING.0.get()).take() });
+    lock::end_fork();
+}
+
+/// In a forked child: nobody unloads modules, and nobody has the locks.
+pub fn enter_child() {
+    // SAFETY: as above.
+    drop(unsafe { (*FORKING.0.get()).take() });
+    UNSTABLE.store(0, Ordering::Release);
+    lock::enter_child();
 }
 
 /// Makes the next [`refresh`] take a new snapshot, with a new generation, even if no module changed.
@@ -368,6 +406,9 @@ static WRITER: Mutex<Writer> = Mutex::new(Writer { retired: Vec::new() });
 /// `quiescent` tells whether no thread is inside the profiler; if so, replaced snapshots are freed. Not
 /// async-signal-safe.
 pub fn refresh(quiescent: impl FnOnce() -> bool) -> Changes {
+    if lock::is_lost() {
+        return Changes::default();
+    }
     find_symbols();
     STALE.store(false, Ordering::Relaxed);
     let (version, mut modules) = scan::scan();
