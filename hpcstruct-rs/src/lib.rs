@@ -49,7 +49,6 @@ pub use names::rust_source;
 pub use output::{inlined, load_module, text, xml};
 pub use overhead::rules::Rules;
 pub use structure::assemble::TagUse;
-pub use structure::columns;
 
 use code::disasm::loaded_image::LoadedImage;
 use code::undescribed;
@@ -63,6 +62,7 @@ use input::{debug_file, vdso};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use structure::assemble::{self, Assembled};
+use structure::columns;
 use symbols::Symbols;
 use symbols::unwind_table::Unwind;
 use unit_analysis::Inputs;

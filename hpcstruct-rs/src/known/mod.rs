@@ -13,44 +13,28 @@ use std::sync::LazyLock;
 const TABLE: &str = include_str!("table.txt");
 
 numbered! {
-    /// What a glob of the table is compared with, and what it says. The table explains them.
+    /// What a glob of the table is compared with, and what it says. The table explains each.
+    #[allow(missing_docs)]
     Kind {
-        /// A crate of Rust: its origin.
         Crate = 0, "crate";
-        /// A load module's file name: its origin.
         Library = 1, "library";
-        /// A C++ name: its origin.
         Cpp = 2, "cpp";
-        /// A linkage name: its origin.
         Symbol = 3, "symbol";
-        /// The path of a source file: system or library.
         Source = 4, "source";
-        /// The path of a load module: system or library.
         Folder = 5, "folder";
-        /// Rule for the overhead of procedures.
         Procedure = 6, "procedure";
-        /// Rule for the overhead of load modules.
         Module = 7, "module";
-        /// Rule for the overhead of source files.
         File = 8, "file";
-        /// The root of a worker's stack: the runtime.
         Worker = 9, "worker";
-        /// Starts a program or a thread.
         StartUp = 10, "start-up";
-        /// Calls a closure for the standard library.
         Shim = 11, "shim";
-        /// Wraps a thread or a callable.
         Wrapper = 12, "wrapper";
-        /// Waits by spinning.
         Spin = 13, "spin";
-        /// Gives the core away.
         Wait = 14, "wait";
-        /// Reads a clock.
         Clock = 15, "clock";
-        /// An interpreter's entry.
         Entry = 16, "entry";
-        /// A load module that runs others' code.
         Interpreter = 17, "interpreter";
+        Iterators = 18, "iterators";
     }
 }
 

@@ -8,6 +8,7 @@ use crate::base::strings::Map;
 use crate::code::Call;
 use crate::code_map::CodeMap;
 use crate::dwarf::{Debug, Reader};
+use crate::known::{self, Kind};
 use crate::structure::assemble::Part;
 use crate::unit_analysis::Inputs;
 use crate::unit_analysis::classify::Classifier;
@@ -16,18 +17,12 @@ use hpc_formats::structure::{
     Columns, Origin, ProcedureId, Scope, ScopeId, ScopeKind, SourceLine, StringId,
 };
 
-/// Whether a task runtime's procedure of this name belongs to the parallel iterators.
-pub fn is_of_parallel_iterators(name: &str) -> bool {
-    let bare = name.trim_start_matches(['<', '&']);
-    bare.starts_with("rayon::") || name.contains(" as rayon::")
-}
-
 /// By procedure, whether it is one of parallel iterators; empty if none is.
 pub(crate) fn entries(code_map: &CodeMap, classifier: &Classifier<'_>) -> Vec<bool> {
     let procedures = code_map.procedures.iter();
     let is_entry = |info: &crate::unit_analysis::function_info::FunctionInfo| {
         info.origin == Origin::Runtime
-            && classifier.strings.with(info.name, is_of_parallel_iterators)
+            && classifier.strings.with(info.name, |name| known::is(Kind::Iterators, name))
     };
     let entries: Vec<bool> = procedures.map(|p| is_entry(&p.info)).collect();
     if entries.contains(&true) { entries } else { Vec::new() }
@@ -107,7 +102,8 @@ fn inlined(classifier: &Classifier<'_>, part: &Part, first: u32, out: &mut Vec<B
         let own: &Scope = scope(*index);
         let around = own.parent.map(|parent| parent.0);
         let origin = origin_of(part, own.procedure, around);
-        origin != Origin::Runtime && classifier.strings.with(own.name, is_of_parallel_iterators)
+        origin != Origin::Runtime
+            && classifier.strings.with(own.name, |name| known::is(Kind::Iterators, name))
     };
     let beginning: Vec<u32> = part.of_runtimes.iter().copied().filter(begins).collect();
     if beginning.is_empty() {

@@ -1,4 +1,4 @@
 //! The structure of a module, put together from all passes.
 
 pub(crate) mod assemble;
-pub mod columns;
+pub(crate) mod columns;

@@ -1,12 +1,11 @@
 //! The parallel loops of the crate `rayon`.
 
 use crate::passes::parallel_loops::rule::{Rule, last_part};
-use hpcstruct_rs::columns::is_of_parallel_iterators;
 use hpcstruct_rs::known::{self, Kind};
 
 /// Its entry in the table.
 pub(super) const RULE: Rule = Rule {
-    is_library: is_of_parallel_iterators,
+    is_library: |name| known::is(Kind::Iterators, name),
     is_extension: |name| name.contains(" as rayon::iter::"),
     is_shim,
     is_internal: |name| name.contains("::plumbing::"),
