@@ -220,9 +220,12 @@ impl Spawned {
         is_several: bool,
         deferred: bool,
     ) -> Spawned {
-        let number = if deferred { number() } else { 0 };
         let dependences = ptr::null_mut();
         let none = Spawned { number: 0, parent: 0, around: 0, is_several, dependences };
+        if !path::is_active() {
+            return none;
+        }
+        let number = if deferred { number() } else { 0 };
         let parent = current(thread).and_then(on_path).map_or(0, |path| path.number.get());
         if number == 0 || parent == 0 {
             return Spawned { parent, ..none };
