@@ -18,8 +18,10 @@ pub use rank::{Export, Rank, RankShare};
 
 numbered! {
     /// How a segment begins.
+    #[derive(Default)]
     Edge {
         /// The program's start, or a thread's whose creation was not seen.
+        #[default]
         Start = 0, "start";
         /// The creation of the thread or task.
         Spawn = 1, "spawn";

@@ -52,9 +52,7 @@ impl Procedures {
             self.others.clone_from(&other.others);
         }
     }
-}
 
-impl Procedures {
     /// The path becomes longer by `time` under the procedure.
     #[inline]
     pub(crate) fn add(&mut self, procedure: Procedure, time: u64) {
@@ -74,12 +72,10 @@ impl Procedures {
         }
     }
 
-    /// Merges those of a path that is shorter by `gap`. Whether that changes any.
+    /// Merges those of a path that is shorter by `gap`.
     #[inline]
-    pub(crate) fn merge(&mut self, shorter: &Procedures, gap: u64) -> bool {
-        let mut is_changed = false;
-        let mut merge = |mine: &mut Times, other: &Times| {
-            is_changed |= mine.saving > gap + other.saving;
+    pub(crate) fn merge(&mut self, shorter: &Procedures, gap: u64) {
+        let merge = |mine: &mut Times, other: &Times| {
             mine.saving = mine.saving.min(gap + other.saving);
         };
         for (mine, other) in self.dense.iter_mut().zip(&shorter.dense) {
@@ -88,7 +84,6 @@ impl Procedures {
         for (procedure, mine) in &mut self.others {
             merge(mine, &shorter.get(Procedure(*procedure)));
         }
-        is_changed
     }
 
     pub(crate) fn get(&self, procedure: Procedure) -> Times {

@@ -20,7 +20,6 @@ use crate::path::{List, Segment, Site, Tree, remote};
 use crate::procedures::{DENSE, Procedure, Procedures};
 use crate::report::on_path;
 use crate::sampled::{ContextTree, Function, OnPath};
-use crate::strand::NAMELESS_SAVINGS;
 use crate::thread::Thread;
 use crate::tracker::{Lost, MOST_NAMES, Names, Tracker};
 
@@ -28,8 +27,6 @@ use crate::tracker::{Lost, MOST_NAMES, Names, Tracker};
 const MOST_EXPORTS: u32 = 1 << 16;
 /// Functions that a message names at most.
 const FUNCTIONS: usize = 12;
-/// A bit of the names of savings that this process gives. Others are the receiver's.
-const OWN: u64 = 1 << 63;
 /// In place of a line: the procedure was met in a message, and its name is the number.
 const NAMELESS: u32 = u32::MAX;
 
@@ -171,13 +168,7 @@ impl<C: Clock> Thread<'_, C> {
         self.update();
         self.keep_export();
         let number = self.tracker.exports.next.fetch_add(1, Ordering::Relaxed);
-        let strand = &mut self.strand.0;
-        if strand.savings == NAMELESS_SAVINGS {
-            strand.savings = OWN | u64::from(number);
-        }
-        if strand.savings != self.outgoing.name {
-            self.put_savings();
-        }
+        self.put_savings();
         let (strand, remote) = (&self.strand.0, &mut self.outgoing);
         (remote.length, remote.burdened) = (strand.length, strand.burdened);
         (remote.rank, remote.session) = (rank, strand.session);
@@ -200,7 +191,7 @@ impl<C: Clock> Thread<'_, C> {
             *free = *function;
             count += 1;
         }
-        (remote.count, remote.name) = (count as u32, strand.savings);
+        remote.count = count as u32;
     }
 
     /// Keeps what was exported last, when the message is on its way: before the strand changes.
@@ -239,7 +230,7 @@ impl<C: Clock> Thread<'_, C> {
             return self.lose(if untracked { Lost::Untracked } else { Lost::OtherSession });
         }
         self.update();
-        if remote.name == NAMELESS_SAVINGS || remote.name != self.strand.0.savings {
+        if remote.count != 0 || self.strand.has_savings() {
             let procedures = self.marks(remote);
             self.strand.merge_savings(remote, procedures);
         }

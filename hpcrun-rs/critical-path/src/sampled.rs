@@ -161,17 +161,16 @@ impl Sampled {
     /// The path of another process, which is longer by `gap`, goes on instead of this one.
     #[inline]
     pub(crate) fn adopt(&mut self, longer: &[Saving], gap: u64) {
-        if !self.is_as_received(longer) {
+        let has_contexts = self.0.as_ref().is_some_and(|mine| mine.on_path.is_some());
+        if has_contexts || !self.is_received(longer) {
             let shorter = std::mem::replace(self, Sampled::of(longer));
             self.merge(&shorter, gap);
         }
     }
 
-    /// Whether it is as a path of another process with these savings.
     #[inline]
-    pub(crate) fn is_as_received(&self, savings: &[Saving]) -> bool {
-        let has_contexts = self.0.as_ref().is_some_and(|mine| mine.on_path.is_some());
-        !has_contexts && self.is_received(savings)
+    pub(crate) fn has_savings(&self) -> bool {
+        self.0.is_some()
     }
 
     /// Whether these are the savings, as [`Self::heaviest`] returns them.

@@ -15,9 +15,6 @@ use crate::procedures::{Procedure, Procedures};
 use crate::sampled::Sampled;
 use crate::settings::Settings;
 
-/// No name of a strand's savings.
-pub(crate) const NAMELESS_SAVINGS: u64 = 0;
-
 /// A strand, be it a thread's own or a copy of one on its way along an edge. It must come back to a
 /// [`Thread`](crate::Thread) of its tracker, be it to [`discard`](crate::Thread::discard): part of its memory
 /// is not given back otherwise. One word, since it is handed on often.
@@ -26,7 +23,7 @@ pub(crate) const NAMELESS_SAVINGS: u64 = 0;
 pub struct Strand(pub(crate) Box<Chain>);
 
 /// A strand's content.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Chain {
     /// Activity on the longest chain, in nanoseconds.
     pub(crate) length: u64,
@@ -50,8 +47,6 @@ pub(crate) struct Chain {
     pub(crate) thread: u32,
     pub(crate) procedures: Procedures,
     pub(crate) sampled: Sampled,
-    /// The name of the savings in both, if they have one ([`RemoteStrand::name`]).
-    pub(crate) savings: u64,
     near: NearPaths,
     pub(crate) session: u32,
     /// The length with which the strand was spawned; `None` if that is unknown, or the strand has not ended.
@@ -100,38 +95,6 @@ impl Spare {
     }
 }
 
-impl Chain {
-    /// An empty one.
-    fn start(thread: u32, begin: Site, session: u32) -> Self {
-        Chain {
-            length: 0,
-            burdened: 0,
-            least: 0,
-            grain: Grain::default(),
-            origin: None,
-            list: List::EMPTY,
-            closed: 0,
-            placed: 0,
-            context: Site(0),
-            begin,
-            edge: Edge::Start,
-            thread,
-            procedures: Procedures::default(),
-            sampled: Sampled::default(),
-            savings: NAMELESS_SAVINGS,
-            near: NearPaths::default(),
-            session,
-            since: None,
-            at: begin,
-            procedure: None,
-            idle: false,
-            is_relative: false,
-            started: None,
-            counted: 0,
-        }
-    }
-}
-
 impl Spare {
     /// A strand of any content, without a list.
     pub(crate) fn strand(&mut self) -> Strand {
@@ -142,7 +105,7 @@ impl Spare {
 
 impl Strand {
     pub(crate) fn start(thread: u32, begin: Site, session: u32) -> Self {
-        Strand(Box::new(Chain::start(thread, begin, session)))
+        Strand(Box::new(Chain { thread, begin, at: begin, session, ..Chain::default() }))
     }
 
     /// The strand as a number that is not 0.
@@ -175,6 +138,7 @@ impl Strand {
     #[inline]
     pub(crate) fn share(&self, memory: &mut Memory<'_>) -> Strand {
         let mut copy = memory.spare.strand();
+        // Not all at once, which would drop and move what does not change.
         let (from, to) = (&*self.0, &mut *copy.0);
         to.length = from.length;
         to.burdened = from.burdened;
@@ -190,7 +154,6 @@ impl Strand {
         to.thread = from.thread;
         to.procedures.copy_from(&from.procedures);
         to.sampled.clone_from(&from.sampled);
-        to.savings = from.savings;
         to.near.clone_from(&from.near);
         to.session = from.session;
         to.since = from.since;
@@ -221,7 +184,6 @@ impl Strand {
         }
         if let Some(procedure) = procedure {
             self.0.procedures.add(procedure, time);
-            self.0.savings = NAMELESS_SAVINGS;
         }
     }
 
@@ -336,29 +298,26 @@ impl Strand {
         self.0.burdened += time;
         self.0.procedures.append(&part.0.procedures);
         self.0.sampled.append(&part.0.sampled, self.0.length);
-        self.0.savings = NAMELESS_SAVINGS;
     }
 
-    /// Merges the savings with those of another process's strand, which has these marks. Afterwards they have
-    /// its name if they are the same, with nothing on the path.
+    /// Whether zeroing anything saves some time.
+    #[inline]
+    pub(crate) fn has_savings(&self) -> bool {
+        self.0.sampled.has_savings() || self.0.procedures != Procedures::default()
+    }
+
+    /// Merges the savings with those of another process's strand, which has these marks.
     #[inline(never)]
     pub(crate) fn merge_savings(&mut self, remote: &RemoteStrand, mut marks: Procedures) {
         let chain = &mut *self.0;
-        let functions = remote.functions();
         let gap = remote.length.abs_diff(chain.length);
-        let is_changed = if remote.length > chain.length {
+        if remote.length > chain.length {
             core::mem::swap(&mut chain.procedures, &mut marks);
-            chain.sampled.adopt(functions, gap);
-            chain.procedures.merge(&marks, gap)
+            chain.sampled.adopt(remote.functions(), gap);
         } else {
-            chain.procedures.merge(&marks, gap);
-            chain.sampled.merge_savings(functions, gap);
-            chain.procedures != marks
-        };
-        chain.savings = match !is_changed && chain.sampled.is_as_received(functions) {
-            true => remote.name,
-            false => NAMELESS_SAVINGS,
-        };
+            chain.sampled.merge_savings(remote.functions(), gap);
+        }
+        chain.procedures.merge(&marks, gap);
     }
 
     /// As `merge`, with a strand of another process, whose savings are merged already.
@@ -422,7 +381,6 @@ impl Strand {
         let slack = self.0.length - shorter.0.length;
         self.0.procedures.merge(&shorter.0.procedures, slack);
         self.0.sampled.merge(&shorter.0.sampled, slack);
-        self.0.savings = NAMELESS_SAVINGS;
         if let Some(since) = since {
             self.compare(memory.settings, &shorter, since.min(shorter.0.length));
         } else if slack == 0 && self.near().len() < shorter.near().len() {

@@ -22,7 +22,7 @@ use crate::sampled::{Context, Sampler};
 use crate::samples::Samples;
 use crate::shares::Shares;
 use crate::starts;
-use crate::strand::{Memory, NAMELESS_SAVINGS, Spare, Strand, Transition};
+use crate::strand::{Memory, Spare, Strand, Transition};
 use crate::tracker::{EXACT, GRAINS, LOST, Lost, Totals, Tracker, WOKEN};
 
 /// A segment that takes this long, in nanoseconds, is long: more than a reading of any clock.
@@ -229,7 +229,6 @@ impl<'t, C: Clock> Thread<'t, C> {
             let chain = &mut *self.strand.0;
             let length = chain.length;
             chain.sampled.add(&times.functions, times.contexts, length);
-            chain.savings = NAMELESS_SAVINGS;
         }
     }
 

@@ -227,8 +227,7 @@ impl Companion {
         observed: &Observed,
         job: &Job,
     ) -> Box<Companion> {
-        let mut strand = *observed.strand();
-        strand.name = 0;
+        let strand = *observed.strand();
         let nobody = RemoteStrand { rank: NOBODY, ..RemoteStrand::UNTRACKED };
         let each = vec![nobody; plan.sources];
         let mut companion =

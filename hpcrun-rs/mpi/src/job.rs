@@ -301,7 +301,6 @@ impl World {
                     own,
                     status
                 ));
-                self.late.strand.name = 0;
                 return true;
             }
             if begin.elapsed() >= patience {

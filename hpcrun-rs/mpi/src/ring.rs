@@ -3,9 +3,8 @@
 //! A queue is a ring of lines of 64 bytes; an entry usually takes one. The first word of its first line is
 //! one more than the number of that line since the start, and is written last: so the receiver reads an entry
 //! without reading anything else of the sender's. Of the savings, an entry has those that are not as in the
-//! entry before: the sender need not compare those that have the same name, and the receiver's have another
-//! name after each change. The receiver says now and then how far it is, and the sender looks when there
-//! seems to be no room. If there is none, the sender closes the queue, and strands then go another way.
+//! entry before. The receiver says now and then how far it is, and the sender looks when there seems to be no
+//! room. If there is none, the sender closes the queue, and strands then go another way.
 //!
 //! Invariants: one thread at a time sends, and one receives (the job's state, in each process). A line is
 //! written only after the receiver has said that it is behind it. All shared words are atomics. The first
@@ -64,8 +63,6 @@ impl Ring {
     pub(crate) unsafe fn new(shared: *const u8, lines: usize, sender: u32) -> Ring {
         let mut entry = Arrived::default();
         entry.strand.rank = sender;
-        // The receiver's names are another one at each change.
-        entry.strand.name = u64::from(sender + 1) << 40;
         Ring {
             // SAFETY: the memory has a line more, see `bytes`; the caller's promise.
             shared: unsafe { std::slice::from_raw_parts(shared.cast(), lines + 1) },
@@ -96,11 +93,8 @@ impl Ring {
     #[inline]
     pub(crate) fn send(&mut self, comm: u64, tag: i32, strand: &RemoteStrand) -> bool {
         let savings = &strand.savings[..SAVINGS.min(strand.count as usize)];
-        let is_same = strand.name == self.entry.strand.name;
-        let (changed, lines) = match is_same {
-            true => (0, 1),
-            false => self.changes(savings),
-        };
+        let changed = self.changes(savings);
+        let lines = lines(changed);
         if !self.has_room(lines) {
             self.known = self.shared[0][0].load(Ordering::Acquire);
             if !self.has_room(lines) {
@@ -118,8 +112,8 @@ impl Ring {
         for (word, value) in line[1..].iter().zip(head) {
             word.store(value, Ordering::Relaxed);
         }
-        if !is_same {
-            self.put(changed, strand.name, savings);
+        if changed != 0 {
+            self.put(changed, savings);
         }
         line[0].store(self.position + 1, Ordering::Release);
         self.position += lines;
@@ -136,25 +130,22 @@ impl Ring {
         true
     }
 
-    /// The savings that are others than in the entry before, by the bits of their places, and the entry's
-    /// lines.
-    #[inline(never)]
-    fn changes(&self, savings: &[Saving]) -> (u64, u64) {
+    /// The savings that are others than in the entry before, by the bits of their places.
+    #[inline]
+    fn changes(&self, savings: &[Saving]) -> u64 {
         let all = savings.iter().zip(&self.entry.strand.savings).enumerate();
-        let changed = all.fold(0, |all, (at, (new, old))| all | u64::from(new != old) << at);
-        (changed, lines(changed))
+        all.fold(0, |all, (at, (new, old))| all | u64::from(new != old) << at)
     }
 
     /// Puts the savings that have changed into the entry at the position.
     #[inline(never)]
-    fn put(&mut self, changed: u64, name: u64, savings: &[Saving]) {
+    fn put(&mut self, changed: u64, savings: &[Saving]) {
         for (place, at) in ones(changed).enumerate() {
             let put =
                 |word, value| self.data(HEAD + 2 * place + word).store(value, Ordering::Relaxed);
             put(0, savings[at].procedure);
             put(1, savings[at].time);
         }
-        self.entry.strand.name = name;
         self.entry.strand.savings[..savings.len()].copy_from_slice(savings);
     }
 
@@ -195,8 +186,8 @@ impl Ring {
         (strand.session, strand.export) = ((session >> 32) as u32, tag as u32);
         let (count, changed) = ((session as u32 >> 16).min(SAVINGS as u32), session & 0xffff);
         let mut lines = 1;
-        if changed != 0 || count != strand.count {
-            (strand.count, strand.name) = (count, strand.name + 1);
+        strand.count = count;
+        if changed != 0 {
             lines = self.take(changed);
         }
         self.position += lines;
@@ -241,7 +232,6 @@ mod tests {
             export: number as u32,
             session: 1,
             count: (content * 7 % 9) as u32,
-            name: content + 1,
             ..RemoteStrand::default()
         };
         let count = strand.count as usize;
@@ -256,11 +246,10 @@ mod tests {
         sender.send(arrived.comm, arrived.tag, &arrived.strand)
     }
 
-    /// What was received last, under the name with which it was sent, with savings that count alone.
-    fn received(receiver: &Ring, name: u64) -> Arrived {
+    /// What was received last, with savings that count alone.
+    fn received(receiver: &Ring) -> Arrived {
         let mut entry = *receiver.entry();
         entry.strand.savings[entry.strand.count as usize..].fill(Saving::default());
-        entry.strand.name = name;
         entry
     }
 
@@ -272,7 +261,6 @@ mod tests {
         // SAFETY: zeros that live longer than both ends; alignment matters for speed alone.
         let end = || unsafe { Ring::new(memory.as_ptr().cast(), memory.len() - 1, 0) };
         let (mut sender, mut receiver) = (end(), end());
-        let mut last = (Arrived::default(), 0);
         std::thread::scope(|scope| {
             scope.spawn(move || {
                 for number in 0..ENTRIES {
@@ -286,12 +274,7 @@ mod tests {
                     std::thread::yield_now();
                 }
                 let sent = arrived(number);
-                assert_eq!(received(&receiver, sent.strand.name), sent);
-                // Who knows one of two names need not look at the savings of the other.
-                let name = receiver.entry().strand.name;
-                let is_same = sent.strand.savings == last.0.strand.savings;
-                assert_eq!(name == last.1, is_same && number > 0, "{number}");
-                last = (sent, name);
+                assert_eq!(received(&receiver), sent);
             }
         });
         assert_eq!(receiver.receive(), Next::Nothing);
@@ -308,11 +291,11 @@ mod tests {
         assert_eq!(sent, 4);
         for number in 0..4 {
             assert_eq!(receiver.receive(), Next::Entry);
-            assert_eq!(received(&receiver, 0), empty(number));
+            assert_eq!(received(&receiver), empty(number));
         }
         assert_eq!(receiver.receive(), Next::Nothing);
         assert!(send(&mut sender, &empty(4)) && receiver.receive() == Next::Entry);
-        assert_eq!(received(&receiver, 0), empty(4));
+        assert_eq!(received(&receiver), empty(4));
         assert!(send(&mut sender, &empty(5)));
         sender.close();
         assert_eq!(receiver.receive(), Next::Entry);

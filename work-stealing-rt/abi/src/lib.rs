@@ -359,8 +359,6 @@ pub struct RemoteStrand {
     pub session: u32,
     /// How many of `savings` are used.
     pub count: u32,
-    /// In one process, strands with the same name have the same savings; 0 is no name.
-    pub name: u64,
     /// The largest savings: of marks, then of others.
     pub savings: [Saving; SAVINGS],
 }
@@ -374,7 +372,6 @@ impl RemoteStrand {
         export: 0,
         session: 0,
         count: 0,
-        name: 0,
         savings: [Saving { procedure: 0, time: 0 }; SAVINGS],
     };
 

@@ -26,6 +26,12 @@ pub(crate) struct List {
     folded: u64,
 }
 
+impl Default for List {
+    fn default() -> Self {
+        List::EMPTY
+    }
+}
+
 impl List {
     pub(crate) const EMPTY: List = List { node: NodeId::NONE, folded_time: 0, folded: 0 };
 

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use critical_path::{Edge, Segment, Settings, Site, Thread, Tracker, key_of};
-use hpcrun_abi::{RemoteStrand, SITE_REMOTE, Saving};
+use hpcrun_abi::{RemoteStrand, SITE_REMOTE};
 
 use crate::dag::Dag;
 use crate::random::Random;
@@ -25,8 +25,6 @@ struct Process<'t> {
     rank: u32,
     /// Its last node.
     node: usize,
-    /// The savings of strands that have come: their places are their names.
-    known: Vec<Vec<Saving>>,
 }
 
 impl Process<'_> {
@@ -47,18 +45,11 @@ impl Process<'_> {
     }
 
     fn receive(&mut self, dag: &mut Dag, (strand, node): &(RemoteStrand, usize)) {
-        let mut strand = *strand;
-        let savings = strand.savings[..strand.count as usize].to_vec();
-        let known = self.known.iter().position(|known| *known == savings);
-        strand.name = 1 + known.unwrap_or(self.known.len()) as u64;
-        if known.is_none() {
-            self.known.push(savings);
-        }
         self.thread.pause();
         if node % 2 == 0 {
-            self.thread.resume_after(&strand, Site(11));
+            self.thread.resume_after(strand, Site(11));
         } else {
-            self.thread.import(&strand, Site(11));
+            self.thread.import(strand, Site(11));
             self.thread.resume();
         }
         self.node = dag.node(None, 0, &[(self.node, 0), (*node, MESSAGE_COST)]);
@@ -73,7 +64,6 @@ fn processes<'t>(trackers: &'t [Tracker], dag: &mut Dag) -> Vec<Process<'t>> {
             clock,
             rank: rank as u32,
             node: dag.node(None, 0, &[]),
-            known: Vec::new(),
         }
     };
     trackers.iter().enumerate().map(process).collect()
