@@ -227,12 +227,15 @@ struct hpcrun_runtime {
     uint32_t size;
     uint32_t version;
     const char *name;
-    const void *others[9];
+    const uint32_t *n_working, *n_workers;
+    const void *others[7];
+    uint32_t tells;
 };
 
 /* The table; NULL without a profiler. */
 static inline const struct hpcrun_profiler *hpcrun_profiler(void) {
-    static const struct hpcrun_runtime runtime = {sizeof runtime, 6, "hpcrun.h", {0}};
+    static const uint32_t none = 0;
+    static const struct hpcrun_runtime runtime = {sizeof runtime, 6, "hpcrun.h", &none, &none, {0}, 1};
     static const struct hpcrun_profiler *table;
     static int is_known;
     if (!__atomic_load_n(&is_known, __ATOMIC_ACQUIRE)) {

@@ -144,6 +144,7 @@ mod registry {
             sites_start,
             sites_end,
             tracking_changed: Some(tracking_changed),
+            tells: 0,
         }
     }
 

@@ -3,7 +3,7 @@
 use core::ffi::c_void;
 use core::mem::transmute;
 use core::ptr;
-use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, Ordering};
 
 use hpcrun_abi::{
     ABI_VERSION, CRITICAL_PATH_SYMBOL, CriticalPath, PathTable, ProfilerTable, REGISTER_SYMBOL,
@@ -94,12 +94,14 @@ pub(crate) fn profiler() -> Option<&'static ProfilerTable> {
 #[cold]
 #[inline(never)]
 fn register() {
+    // A profiler that does not know of such runtimes reads them.
+    static NONE: AtomicU32 = AtomicU32::new(0);
     static RUNTIME: RuntimeTable = RuntimeTable {
         size: size_of::<RuntimeTable>() as u32,
         version: ABI_VERSION,
         name: c"hpcrun-api".as_ptr(),
-        n_working: ptr::null(),
-        n_workers: ptr::null(),
+        n_working: &NONE,
+        n_workers: &NONE,
         text_start: 0,
         text_end: 0,
         boundary_return: 0,
@@ -107,6 +109,7 @@ fn register() {
         sites_start: ptr::null(),
         sites_end: ptr::null(),
         tracking_changed: None,
+        tells: 1,
     };
     let symbol = host::symbol(REGISTER_SYMBOL);
     if !symbol.is_null() {

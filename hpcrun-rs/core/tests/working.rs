@@ -42,6 +42,7 @@ fn runtime() -> Runtime {
         sites_start: none,
         sites_end: none,
         tracking_changed: None,
+        tells: 0,
     }));
     assert_eq!(activity::register_runtime(table), Ok(()));
     let state = Box::leak(Box::new(AtomicU8::new(WORKER_IDLE)));

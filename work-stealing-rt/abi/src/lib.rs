@@ -57,10 +57,9 @@ pub struct RuntimeTable {
     pub version: u32,
     /// The runtime's name, NUL-terminated.
     pub name: *const c_char,
-    /// Null: the runtime's threads tell of their tasks and waits ([`ProfilerTable::task_begin`]), and nothing
-    /// that follows is used. Else the number of workers, of all pools, whose state is [`WORKER_WORKING`], or
-    /// that have just ended a task and not yet looked for one beyond their own queues. One that is blocked in
-    /// a task stays counted: the profiler knows of such waits and takes it off.
+    /// Number of workers, over all pools, whose state is [`WORKER_WORKING`], or that have just ended a task
+    /// and not yet looked for one beyond their own queues. One that is blocked in a task stays counted: the
+    /// profiler knows of such waits and takes it off.
     pub n_working: *const AtomicU32,
     /// Number of workers alive, over all pools.
     pub n_workers: *const AtomicU32,
@@ -83,6 +82,9 @@ pub struct RuntimeTable {
     /// function of a runtime that the profiler calls, on whatever thread, but never in its signal handler; or
     /// null.
     pub tracking_changed: Option<extern "C" fn()>,
+    /// 1: the runtime's threads tell of their tasks and waits ([`ProfilerTable::task_begin`]), and beside its
+    /// name nothing of this table is used. Else 0.
+    pub tells: u32,
 }
 
 // SAFETY: the table is immutable after construction and its pointers lead to statics (the

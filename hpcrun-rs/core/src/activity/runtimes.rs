@@ -36,7 +36,8 @@ pub fn register_runtime(table: &'static RuntimeTable) -> Result<(), Refusal> {
     if table.version != ABI_VERSION || (table.size as usize) < least {
         return Err(Refusal::Version(table.version));
     }
-    if table.n_working.is_null() {
+    let has_tells = table.size as usize > std::mem::offset_of!(RuntimeTable, tells);
+    if has_tells && table.tells == 1 {
         return Ok(());
     }
     let address = ptr::from_ref(table).cast_mut();
