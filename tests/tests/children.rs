@@ -95,20 +95,13 @@ fn a_program_that_a_preload_would_break_runs_without_it_and_is_counted() {
 }
 
 #[test]
-fn an_ordinary_child_is_profiled_unless_its_environment_lacks_the_profiler() {
+fn an_ordinary_child_is_profiled_whatever_its_environment() {
     let _cores = exclusive_cores();
-    for (way, processes) in [("posix_spawn", 2), ("execve", 2), ("vfork", 2)] {
+    for way in ["posix_spawn", "execve", "vfork", "bare-posix_spawn", "bare-execve"] {
         let run = start(way, Path::new("/bin/true"));
         assert_eq!(run.stdout(), "status 0\n", "{way}");
         assert_eq!(unprofiled(&run), [], "{way}");
-        assert!(run.files("hpcproc").len() >= processes, "{way}");
-    }
-    for way in ["bare-posix_spawn", "bare-execve"] {
-        let run = start(way, Path::new("/bin/true"));
-        assert_eq!(run.stdout(), "status 0\n", "{way}");
-        let notes = unprofiled(&run);
-        assert_eq!(notes.len(), 1, "{way}: {notes:?}");
-        assert!(notes[0].reason.contains("environment"), "{notes:?}");
+        assert!(run.files("hpcproc").len() >= 2, "{way}");
     }
     let run = start("execv", &c_program("static"));
     assert_eq!(unprofiled(&run)[0].reason, "statically linked");
