@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 const FRACTION_BITS: u32 = 20;
 
 /// See [`Next::is_turn`].
-const TURN: u64 = 16;
+const TURN: u64 = 256;
 
 /// The constraints of a timer on its distances.
 #[derive(Clone, Copy, Debug, Default)]
