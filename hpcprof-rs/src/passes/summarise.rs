@@ -29,9 +29,12 @@ pub fn process(
     if let Some(text) = coarse_rate(&start) {
         warnings.add(text);
     }
+    const WORTH_A_WORD_NS: u64 = 100_000_000;
     let is_slow = |h: &&Header| {
         let mut slow = h.losses.iter().filter(|(cause, _)| *cause == LossCause::SlowSamples);
-        slow.any(|(_, n)| n.saturating_mul(20) > h.weight)
+        slow.any(|(_, n)| {
+            n.saturating_mul(20) > h.weight && n.saturating_mul(h.period_ns) > WORTH_A_WORD_NS
+        })
     };
     if let Some(first) = headers().find(is_slow) {
         let n = headers().filter(is_slow).count();

@@ -21,6 +21,13 @@ struct Mutex {
 /// The lock's address, once it is known.
 static FOUND: AtomicUsize = AtomicUsize::new(0);
 
+/// The C library's functions to lock and to unlock it. By their plain names they are our own hooks, which are no
+/// functions to the compiler.
+static LOCK: AtomicUsize = AtomicUsize::new(0);
+static UNLOCK: AtomicUsize = AtomicUsize::new(0);
+type LockUntil = unsafe extern "C" fn(*mut libc::pthread_mutex_t, *const libc::timespec) -> i32;
+type Unlock = unsafe extern "C" fn(*mut libc::pthread_mutex_t) -> i32;
+
 /// The thread that forks has it.
 static HELD: AtomicBool = AtomicBool::new(false);
 /// It belongs to a thread that exists in the parent only.
@@ -48,6 +55,13 @@ pub fn find() {
     }
     // SAFETY: the name is a C string. The symbol's entry says how large the data is, and is never freed.
     unsafe {
+        let lock = libc::dlsym(libc::RTLD_NEXT, c"pthread_mutex_timedlock".as_ptr());
+        let unlock = libc::dlsym(libc::RTLD_NEXT, c"pthread_mutex_unlock".as_ptr());
+        if lock.is_null() || unlock.is_null() {
+            return;
+        }
+        LOCK.store(lock as usize, Relaxed);
+        UNLOCK.store(unlock as usize, Relaxed);
         let data = libc::dlsym(libc::RTLD_DEFAULT, c"_rtld_global".as_ptr());
         let mut info: libc::Dl_info = mem::zeroed();
         let mut symbol: *mut c_void = std::ptr::null_mut();
@@ -81,16 +95,19 @@ pub(super) fn begin_fork() {
             tv_sec: (soon / 1_000_000_000) as libc::time_t,
             tv_nsec: (soon % 1_000_000_000) as libc::c_long,
         };
-        // SAFETY: glibc's mutex, which lives as long as the process.
-        HELD.store(unsafe { libc::pthread_mutex_timedlock(lock, &soon) } == 0, Relaxed);
+        // SAFETY: glibc's function, which `find` stored before the lock, and its mutex, which lives as long as
+        // the process.
+        let result = unsafe { mem::transmute::<usize, LockUntil>(LOCK.load(Relaxed))(lock, &soon) };
+        HELD.store(result == 0, Relaxed);
     }
 }
 
 /// After a fork, in the parent.
 pub(super) fn end_fork() {
     if HELD.swap(false, Relaxed) {
-        // SAFETY: `begin_fork` has locked it in this thread.
-        unsafe { libc::pthread_mutex_unlock(FOUND.load(Relaxed) as *mut libc::pthread_mutex_t) };
+        let lock = FOUND.load(Relaxed) as *mut libc::pthread_mutex_t;
+        // SAFETY: as in `begin_fork`, which has locked it in this thread.
+        unsafe { mem::transmute::<usize, Unlock>(UNLOCK.load(Relaxed))(lock) };
     }
 }
 
