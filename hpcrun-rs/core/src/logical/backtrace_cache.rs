@@ -12,7 +12,7 @@
 //! addresses.
 //!
 //! A frame is found by its stack pointer: in a table, or, as a deep stack has more frames than the table, by
-//! going along with the walk ([`BacktraceCache::beside`]). So a walk takes as many steps as frames changed.
+//! going along with the walk (`BacktraceCache::beside`). So a walk takes as many steps as frames changed.
 //!
 //! A corrupt unwind may have logged arbitrary addresses. Therefore the cache is cleared when any stack is
 //! unregistered, and words outside known stacks are re-read through the kernel.
