@@ -21,8 +21,8 @@ struct Mutex {
 /// The lock's address, once it is known.
 static FOUND: AtomicUsize = AtomicUsize::new(0);
 
-/// The C library's functions to lock and to unlock it. By their plain names they are our own hooks, which are no
-/// functions to the compiler.
+/// The C library's functions to lock and to unlock it. Their plain names are our own hooks, which the compiler
+/// doesn't know as functions.
 static LOCK: AtomicUsize = AtomicUsize::new(0);
 static UNLOCK: AtomicUsize = AtomicUsize::new(0);
 type LockUntil = unsafe extern "C" fn(*mut libc::pthread_mutex_t, *const libc::timespec) -> i32;
