@@ -21,8 +21,8 @@ struct Mutex {
 /// The lock's address, once it is known.
 static FOUND: AtomicUsize = AtomicUsize::new(0);
 
-/// The C library's functions to lock and to unlock it. Their plain names are our own hooks, which the compiler
-/// doesn't know as functions.
+/// The C library's functions to lock and to unlock it. Their plain names are our own hooks, which the
+/// compiler doesn't know as functions.
 static LOCK: AtomicUsize = AtomicUsize::new(0);
 static UNLOCK: AtomicUsize = AtomicUsize::new(0);
 type LockUntil = unsafe extern "C" fn(*mut libc::pthread_mutex_t, *const libc::timespec) -> i32;
@@ -95,8 +95,8 @@ pub(super) fn begin_fork() {
             tv_sec: (soon / 1_000_000_000) as libc::time_t,
             tv_nsec: (soon % 1_000_000_000) as libc::c_long,
         };
-        // SAFETY: glibc's function, which `find` stored before the lock, and its mutex, which lives as long as
-        // the process.
+        // SAFETY: glibc's function, which `find` stored before the lock, and its mutex, which lives as long
+        // as the process.
         let result = unsafe { mem::transmute::<usize, LockUntil>(LOCK.load(Relaxed))(lock, &soon) };
         HELD.store(result == 0, Relaxed);
     }
