@@ -145,8 +145,8 @@ fn check(graph: &Graph, run: &Run, lost: &[(&str, u64)]) -> Value {
     path
 }
 
-/// The path goes through these ranks, in this order. What ends MPI may take a rank more than a millisecond, and
-/// is then the path's end.
+/// The path goes through these ranks, in this order. What ends MPI may take a rank more than a millisecond,
+/// and is then the path's end.
 fn assert_ranks(path: &Value, expected: &[u64]) {
     let found = ranks(path);
     let is_so = found.starts_with(expected) && found.len() <= expected.len() + 1;
