@@ -17,13 +17,24 @@ static void worker_leave(const uint8_t *state) {
 }
 static size_t capture_context(void) { return 1000 + (size_t)++captures; }
 
+/* For runtimes that tell of their tasks, which this one does not. */
+static void task_begin(void *record, size_t context) { (void)record, (void)context; }
+static void task_end(void *record) { (void)record; }
+static void wait_begin(void) {}
+static void wait_end(void) {}
+
 static const struct {
     uint32_t size, version;
     void (*worker_enter)(const uint8_t *);
     void (*worker_leave)(const uint8_t *);
     size_t (*capture_context)(void);
     const void *path;
-} profiler = {sizeof profiler, 6, worker_enter, worker_leave, capture_context, NULL};
+    void (*task_begin)(void *, size_t);
+    void (*task_end)(void *);
+    void (*wait_begin)(void);
+    void (*wait_end)(void);
+} profiler = {sizeof profiler, 6, worker_enter, worker_leave, capture_context, NULL,
+    task_begin, task_end, wait_begin, wait_end};
 
 const void *hpcrun_rt_register(const void *runtime) {
     table = runtime;
