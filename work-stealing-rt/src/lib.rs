@@ -77,6 +77,8 @@ mod track;
 mod worker;
 mod yielding;
 
+#[allow(deprecated)]
+pub use crate::pool::{Configuration, initialize};
 pub use crate::{
     broadcast::{BroadcastContext, broadcast, spawn_broadcast},
     join::{FnContext, join, join_context},

@@ -17,6 +17,8 @@ pub use work_stealing_rt::{
     current_thread_index, in_place_scope, in_place_scope_fifo, join, join_context, max_num_threads,
     scope, scope_fifo, spawn, spawn_broadcast, spawn_fifo, yield_local, yield_now,
 };
+#[allow(deprecated)]
+pub use work_stealing_rt::{Configuration, initialize};
 
 /// Says, in a linked program, that this package serves as its rayon-core, and which version of
 /// rayon-core it stands for. Nothing reads it but tools that look for its name.
