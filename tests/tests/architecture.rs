@@ -148,6 +148,7 @@ const RUNTIME: [&str; 55] = [
     "pool/error.rs",
     "pool/builder.rs",
     "pool/global.rs",
+    "pool/configuration.rs",
     "join.rs",
     "par_for.rs",
     "par_for_adaptive.rs",
