@@ -44,7 +44,9 @@ impl<'n> RustName<'n> {
     pub(crate) fn owner_path(&self) -> String {
         let mut out = String::with_capacity(self.name.len());
         let Some(angles) = self.angles else {
-            add_without_generics(self.name, &mut out);
+            if !dropped_type(self.name).is_some_and(|dropped| add_type_path(dropped, &mut out)) {
+                add_without_generics(self.name, &mut out);
+            }
             return out;
         };
         let has_own = add_type_path(angles.self_type, &mut out);
@@ -97,6 +99,13 @@ pub(crate) fn first_colons(name: &str) -> Option<usize> {
 fn last_segment(name: &str) -> &str {
     let last = name.as_bytes().windows(2).rposition(|w| w == b"::");
     last.map_or(name, |at| &name[at + 2..])
+}
+
+/// The type whose values a piece of drop glue drops: it is code of the type's crate, as its `Drop` is.
+fn dropped_type(name: &str) -> Option<&str> {
+    let generic = name.strip_prefix("core::ptr::drop_in_place")?;
+    let dropped = generic.strip_prefix("::").unwrap_or(generic).strip_prefix('<')?;
+    dropped.strip_suffix('>')
 }
 
 /// The parts of a name that begins with an angle; ` as ` counts at its own level of angles.
@@ -307,7 +316,9 @@ mod tests {
             ("<fn(u8) -> u8 as a::Act<b::X>>::act", "a::Act::act"),
             ("<dyn a::Shape as b::Act>::act", "a::Shape::act"),
             ("a::x::<impl core::convert::AsRef<a::S> for str>::as_ref", "a::x::as_ref"),
-            ("core::ptr::drop_in_place::<a::T>", "core::ptr::drop_in_place"),
+            ("core::ptr::drop_in_place::<a::T<b::U>>", "a::T"),
+            ("core::ptr::drop_in_place<&mut a::T>", "a::T"),
+            ("core::ptr::drop_in_place<[u8; 4]>", "core::ptr::drop_in_place"),
             ("<(a::T, u8) as b::Act>::act", "a::T::act"),
             ("<a::T<fn() -> u8> as b::Act>::act", "a::T::act"),
         ] {
