@@ -9,7 +9,7 @@ use work_stealing_actors::{Array, Context, Handle};
 
 use crate::{builder, spend};
 
-const UNIT: Duration = Duration::from_millis(2);
+const UNIT: Duration = Duration::from_millis(1);
 
 fn sleep(units: u32) {
     thread::sleep(UNIT * units);
@@ -31,7 +31,8 @@ impl Handle<Go> for Link {
     }
 }
 
-/// Three phases; the first one learns. All actors have the same entry method.
+/// Phases without priorities and with them in turn; the first one learns. Those that follow the trial use
+/// what was faster. All actors have the same entry method.
 #[test]
 fn a_chain_runs_before_the_fillers() {
     let builder = builder(2).automatic_priorities(true);
@@ -47,8 +48,10 @@ fn a_chain_runs_before_the_fillers() {
         system.run(start).expect("no panic");
         begun.elapsed().as_secs_f64() / UNIT.as_secs_f64()
     };
-    let times = [0; 3].map(phase);
-    assert!(times[0] > 295.0, "without priorities: {times:?}");
-    let are_short = times[1..].iter().all(|time| *time < 0.85 * times[0]);
-    assert!(are_short && system.uses_priorities(), "{times:?}");
+    let times: Vec<f64> = (1..=9).map(phase).collect();
+    let (with, without): (Vec<_>, Vec<_>) =
+        (1..=9).zip(&times).partition(|(phase, _)| phase % 2 == 0 || *phase == 9);
+    assert!(without.iter().all(|(_, time)| **time > 295.0), "without priorities: {times:?}");
+    assert!(with.iter().all(|(_, time)| **time < 0.85 * times[0]), "with priorities: {times:?}");
+    assert!(system.uses_priorities());
 }
