@@ -2,6 +2,7 @@
 
 use crate::catalogue::Projection;
 use crate::catalogue::metrics::EFFORT;
+use crate::checks::report::CheckFormat;
 use crate::exports;
 use crate::render::numbers::percentage;
 use crate::views::diff::METRICS;
@@ -64,6 +65,21 @@ A context is the same in both if the procedures of yours that lead to it have th
 their lines moved and however they were inlined. Give databases of several runs (hpcprof-rs RUN1 RUN2 -o DB)
 to tell small differences from those between runs.";
 
+const CHECK_EXAMPLES: &str = "\
+Examples:
+  hpcprof-rs check app-database idleness/effort<=0.2
+      fails if more than a fifth of the effort is idleness, beyond chance
+  hpcprof-rs check new-database work@app::solve<=1.05*baseline --baseline old-database
+      fails if a procedure has more than 5 % more work than in the other database
+  hpcprof-rs check app-database work/(16*max(span,work/16))>=0.7 --format github
+      what 16 cores could gain at most, of a run with --critical-path; for annotations
+
+METRIC@PROCEDURE is a metric in a procedure with all that it calls, span and wall are those of the run. A name
+with other characters is in quotes, a number has the unit of what stands before it. A run that others slowed
+down, that lacks seconds or has too few samples gives no answer: it neither holds nor fails.
+
+Exit status: 0 all hold, 1 one fails, 2 an answer is withheld, 125 when the check itself fails.";
+
 const PATH_EXAMPLES: &str = "\
 Examples:
   hpcprof-rs critical-path hpcrun-app-database
@@ -120,6 +136,9 @@ pub enum Command {
     /// What differs between two databases, and what of it is more than chance
     #[command(after_long_help = DIFF_EXAMPLES)]
     Diff(DiffArgs),
+    /// Whether conditions over metrics hold, beyond chance: for CI
+    #[command(after_long_help = CHECK_EXAMPLES)]
+    Check(CheckArgs),
     /// Writes the calling contexts in another profiler's format
     #[command(after_long_help = EXPORT_EXAMPLES)]
     Export(exports::Request),
@@ -321,6 +340,23 @@ pub struct DiffArgs {
     pub rows: usize,
 }
 
+/// Options of a check.
+#[derive(Debug, Args)]
+pub struct CheckArgs {
+    /// Database directory
+    #[arg(value_name = "DATABASE")]
+    pub database: PathBuf,
+    /// Conditions: LEFT <= RIGHT (or >=), expressions over metrics
+    #[arg(value_name = "CONDITION", required = true)]
+    pub conditions: Vec<String>,
+    /// Database whose left side is the `baseline` of a condition
+    #[arg(long, value_name = "DATABASE")]
+    pub baseline: Option<PathBuf>,
+    /// Output format
+    #[arg(long, value_enum, default_value_t = CheckFormat::Text)]
+    pub format: CheckFormat,
+}
+
 /// Options of a critical path.
 #[derive(Debug, Args)]
 pub struct PathArgs {
@@ -362,6 +398,7 @@ mod tests {
             THREADS_EXAMPLES,
             PATH_EXAMPLES,
             REGIONS_EXAMPLES,
+            CHECK_EXAMPLES,
         ];
         for line in examples.iter().flat_map(|text| text.lines()) {
             let words = line.trim().split(" > ").next().unwrap_or_default();
@@ -371,6 +408,6 @@ mod tests {
             }
         }
         let shown = examples.map(|text| text.matches("\n  hpcprof-rs ").count());
-        assert_eq!(shown, [3; 6]);
+        assert_eq!(shown, [3; 7]);
     }
 }

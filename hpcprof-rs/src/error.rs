@@ -44,6 +44,12 @@ pub enum Error {
     /// The command line asks for something that does not exist.
     #[error("{}", one_line(.0))]
     Usage(String),
+    /// Conditions do not all hold, as has been printed.
+    #[error("a condition does not hold")]
+    NotHeld {
+        /// The exit status that says so.
+        status: u8,
+    },
     /// The reader of standard output has closed it.
     #[error("standard output is closed")]
     OutputClosed,

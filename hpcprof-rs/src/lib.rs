@@ -22,6 +22,7 @@
 //! | a column of a view | `render/text`, `render/csv`, `render/json` |
 //! | a format of other profilers | a file in `exports`, a row in `exports/mod` |
 //! | a verdict, a line of the first screen | `advice/efficiency`, `advice/quality`, `advice/first_screen` |
+//! | a condition of `check` | `checks/condition`, `checks/answer` |
 //! | whose code a row is about | `advice/owners`, `advice/rows` |
 //! | a worker of a task runtime that hides callers | `model/workers` |
 //! | a library of parallel loops, a parallel construct | `passes/parallel_loops/rules`, `regions/construct` |
@@ -33,6 +34,7 @@
 pub mod advice;
 pub mod build;
 pub mod catalogue;
+pub mod checks;
 pub mod cli;
 pub mod error;
 pub mod exports;

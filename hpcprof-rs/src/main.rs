@@ -1,5 +1,5 @@
 //! The `hpcprof-rs` command: parses the command line, runs it, turns errors into one line and
-//! an exit status (0 done, 1 failed, 2 wrong usage).
+//! an exit status (0 done, 1 failed, 2 wrong usage; of `check` see its help).
 
 #![forbid(unsafe_code)]
 #![deny(clippy::print_stderr, clippy::print_stdout)]
@@ -14,7 +14,15 @@ use std::io::{BufWriter, Write};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    // Of a check, 1 and 2 are answers.
+    let is_check = std::env::args_os().nth(1).is_some_and(|word| word == "check");
+    let cli = match Cli::try_parse() {
+        Err(error) if is_check && error.use_stderr() => {
+            message!("{error}");
+            return ExitCode::from(125);
+        }
+        parsed => parsed.unwrap_or_else(|error| error.exit()),
+    };
     // Modules are mapped while they are analysed.
     hpcstruct_rs::sigbus::end_with_message("hpcprof-rs");
     let mut out = BufWriter::new(std::io::stdout().lock());
@@ -22,9 +30,10 @@ fn main() -> ExitCode {
         run(cli, Style::for_stdout(), &mut out).and_then(|()| out.flush().map_err(Error::output));
     match result {
         Ok(()) | Err(Error::OutputClosed) => ExitCode::SUCCESS,
+        Err(Error::NotHeld { status }) => ExitCode::from(status),
         Err(error) => {
             message!("hpcprof-rs: {error}");
-            ExitCode::FAILURE
+            ExitCode::from(if is_check { 125 } else { 1 })
         }
     }
 }

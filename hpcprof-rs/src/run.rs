@@ -8,9 +8,11 @@ use crate::advice::headline::headline;
 use crate::build::build;
 use crate::catalogue::metrics::{MetricSelector, WORK};
 use crate::catalogue::{Catalogue, Projection};
+use crate::checks;
+use crate::checks::answer::{Answer, Outcome, answer};
 use crate::cli::{
-    BuildArgs, Cli, Command, DiffArgs, Format, PathArgs, RegionsArgs, ReportFormat, TableFormat,
-    ThreadsArgs, ViewArgs, Workers,
+    BuildArgs, CheckArgs, Cli, Command, DiffArgs, Format, PathArgs, RegionsArgs, ReportFormat,
+    TableFormat, ThreadsArgs, ViewArgs, Workers,
 };
 use crate::error::{Error, Result};
 use crate::exports;
@@ -51,6 +53,7 @@ pub fn run(cli: Cli, style: Style, out: &mut impl Write) -> Result<()> {
         Some(Command::Regions(args)) => regions(&args, style, out),
         Some(Command::CriticalPath(args)) => critical_path(&args, style, out),
         Some(Command::Diff(args)) => diff(&args, style, out),
+        Some(Command::Check(args)) => check(&args, out),
         Some(Command::Export(args)) => export(args, out),
     }
 }
@@ -141,6 +144,19 @@ fn diff(args: &DiffArgs, style: Style, out: &mut impl Write) -> Result<()> {
         TableFormat::Csv => comparison.csv(out),
     }
     .map_err(Error::output)
+}
+
+fn check(args: &CheckArgs, out: &mut impl Write) -> Result<()> {
+    let database = Catalogue::open(&args.database)?;
+    let baseline = args.baseline.as_deref().map(Catalogue::open).transpose()?;
+    let answers = args.conditions.iter().map(|text| answer(text, &database, baseline.as_ref()));
+    let answers: Vec<Answer> = answers.collect::<Result<_>>()?;
+    checks::report::print(&answers, args.format, out).map_err(Error::output)?;
+    let worst = answers.iter().map(|of| of.outcome).max().unwrap_or(Outcome::Holds);
+    match worst.told().1 {
+        0 => Ok(()),
+        status => out.flush().map_err(Error::output).and(Err(Error::NotHeld { status })),
+    }
 }
 
 fn regions(args: &RegionsArgs, style: Style, out: &mut impl Write) -> Result<()> {

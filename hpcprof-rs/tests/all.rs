@@ -4,6 +4,7 @@
 mod bad_input;
 mod cache;
 mod chance;
+mod check;
 mod conservation;
 mod critical_path;
 mod diff;

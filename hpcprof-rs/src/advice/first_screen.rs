@@ -33,8 +33,6 @@ const OTHER_LINES: usize = 12;
 const LEAST_READ: f64 = 0.1;
 /// Idleness and overhead of less than this share of the effort are not what to look at next.
 const LEAST_LOSS: f64 = 0.1;
-/// Below this share of rooted samples no verdict is given, percent.
-const LEAST_ROOTED: f64 = 80.0;
 
 /// Prints the first screen.
 pub fn print(
@@ -211,7 +209,7 @@ impl Screen<'_> {
             };
             return writeln!(out, "no samples: {why}");
         }
-        if self.run.rooted_percent() < LEAST_ROOTED {
+        if self.run.rooted_percent() < quality::LEAST_ROOTED {
             let lost = one_line(&quality::lost(self.run));
             let held_back = self.run.lost_ns.get(quality::HELD_BACK).copied().unwrap_or(0);
             let remedy = match held_back > self.run.lost_ns.values().sum::<i64>() / 2 {
@@ -222,7 +220,8 @@ impl Screen<'_> {
             };
             return writeln!(
                 out,
-                "no verdict: fewer than {LEAST_ROOTED:.0} % of the samples are rooted ({lost}); {remedy}\n",
+                "no verdict: fewer than {:.0} % of the samples are rooted ({lost}); {remedy}\n",
+                quality::LEAST_ROOTED,
             );
         }
         let rows = rows(self.view, self.catalogue, self.thresholds);

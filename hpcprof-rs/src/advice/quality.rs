@@ -22,6 +22,10 @@ const ESTIMATED_PERCENT: i64 = 1;
 const SPINNING_PERCENT: i64 = 5;
 /// A run is serial when this share of what could idle beside one working thread did, percent.
 const SERIAL_PERCENT: i64 = 98;
+/// Below this share of rooted samples no verdict is given, percent.
+pub const LEAST_ROOTED: f64 = 80.0;
+/// From this share of the CPU time on missing time may hide what is asked, percent.
+const MISSING_PERCENT: i64 = 1;
 /// Waiting of fewer periods is noise.
 const FEW_PERIODS: i64 = 4;
 
@@ -52,6 +56,27 @@ pub fn forbids_verdicts(run: &Statistics, waste: i64) -> bool {
     let nobody = run.wait_ns.saturating_sub(run.missing_ns()).saturating_sub(run.others_ns());
     let of_cores = nobody.saturating_mul(i64::from(run.cores));
     is_long(run, nobody) && waste < of_cores.saturating_mul(2)
+}
+
+/// Why figures carry no answer at all, if they don't.
+pub fn lack(run: &Statistics) -> Option<String> {
+    let missing = run.missing_ns();
+    if run.samples == 0 {
+        return Some("there are no samples".to_owned());
+    }
+    if is_share(missing, MISSING_PERCENT, run.cpu_ns) {
+        return Some(format!("{} s of CPU time are missing", seconds(missing)));
+    }
+    let few = format!("fewer than {LEAST_ROOTED:.0} % of the samples are rooted ({})", lost(run));
+    (run.rooted_percent() < LEAST_ROOTED).then_some(few)
+}
+
+/// That others had the cores for long, if they had.
+pub fn others_had_cores(run: &Statistics) -> Option<String> {
+    is_long(run, run.others_ns()).then(|| {
+        let (others, wall) = (seconds(run.others_ns()), seconds(run.wall_ns));
+        format!("others had the cores for {others} of {wall} s: run again where it is quiet")
+    })
 }
 
 /// Why there is no parallelism to judge, if there is none.

@@ -22,7 +22,7 @@ pub mod threads;
 use crate::catalogue::metrics::{EFFORT, FIXED};
 use crate::catalogue::statistics::Statistics;
 use crate::error::{Error, Result};
-use crate::metrics::expression::{Expression, Fault, Variable};
+use crate::metrics::expression::{Expression, Fault, Problem, Variable};
 use crate::metrics::unit::Unit;
 use crate::model::code::Code;
 use crate::model::errors::Errors;
@@ -200,33 +200,45 @@ impl Catalogue {
         self.metrics.iter().enumerate().filter(|(_, m)| m.is_shown())
     }
 
-    /// The metric with a name, `effort`, or an expression of them, whose variables are effort and then all
-    /// metrics.
-    pub fn metric(&self, text: &str) -> Result<Expression> {
+    /// What expressions may name: effort and then all metrics but the squares, which come last.
+    pub fn variables(&self) -> impl Iterator<Item = Variable<'_>> {
         let effort = Variable { name: EFFORT, unit: Unit::SECONDS, adds_up: true };
-        // Those that users may name come first.
         let metrics = self.metrics.iter().filter(|metric| !metric.is_square());
         let metrics = metrics.map(|metric| Variable {
             name: &metric.name,
             unit: metric.unit.into(),
             adds_up: metric.aggregation == Aggregation::Sum,
         });
-        let variables: Vec<Variable<'_>> = std::iter::once(effort).chain(metrics).collect();
-        Expression::parse(text, &variables).map_err(|problem| {
-            let database = self.path.display();
-            let problem = match problem.fault {
-                Fault::UnknownName(_) if text.contains(LOCK_WAIT) => {
-                    let how = format!("`hpcrun-rs -e {LOCK_WAIT} PROGRAM`");
-                    format!("{LOCK_WAIT} was not measured ({how}); {database} has")
-                }
-                Fault::UnknownName(name) if name == text => {
-                    format!("no metric `{name}` in {database}; it has")
-                }
-                _ => format!("{}; {database} has", problem.describe(text)),
-            };
-            let names: Vec<&str> = variables.iter().map(|v| v.name).collect();
-            Error::Usage(format!("{problem}: {}", names.join(", ")))
-        })
+        std::iter::once(effort).chain(metrics)
+    }
+
+    /// The metric with a name, `effort`, or an expression of them.
+    pub fn metric(&self, text: &str) -> Result<Expression> {
+        let variables: Vec<Variable<'_>> = self.variables().collect();
+        Expression::parse(text, &variables)
+            .map_err(|problem| self.no_expression(text, &problem, &variables))
+    }
+
+    /// Why a text is no expression over variables, the metrics and more.
+    pub fn no_expression(
+        &self,
+        text: &str,
+        problem: &Problem,
+        variables: &[Variable<'_>],
+    ) -> Error {
+        let database = self.path.display();
+        let problem = match &problem.fault {
+            Fault::UnknownName(_) if text.contains(LOCK_WAIT) => {
+                let how = format!("`hpcrun-rs -e {LOCK_WAIT} PROGRAM`");
+                format!("{LOCK_WAIT} was not measured ({how}); {database} has")
+            }
+            Fault::UnknownName(name) if name == text => {
+                format!("no metric `{name}` in {database}; it has")
+            }
+            _ => format!("{}; {database} has", problem.describe(text)),
+        };
+        let names: Vec<&str> = variables.iter().map(|v| v.name).collect();
+        Error::Usage(format!("{problem}: {}", names.join(", ")))
     }
 }
 

@@ -1,5 +1,6 @@
 //! Reads the threads of all runs: their values as a whole, and in the contexts of a procedure.
 
+use crate::catalogue::keyed::Ranges;
 use crate::catalogue::sql::References;
 use crate::catalogue::{Catalogue, sql};
 use crate::error::{Error, Result};
@@ -41,7 +42,7 @@ pub struct Contexts {
     /// Their procedure, region or parallel loop.
     pub name: String,
     /// First and last ids, in order, none within another one.
-    ranges: Vec<(i64, i64)>,
+    pub ranges: Ranges,
 }
 
 /// Names of a message that asks to choose one.
@@ -156,10 +157,10 @@ fn ranges(
     connection: &Connection,
     sql: &str,
     parameter: impl rusqlite::ToSql,
-) -> rusqlite::Result<Vec<(i64, i64)>> {
+) -> rusqlite::Result<Ranges> {
     let mut query = connection.prepare(sql)?;
     let mut rows = query.query([parameter])?;
-    let mut ranges: Vec<(i64, i64)> = Vec::new();
+    let mut ranges = Ranges::new();
     while let Some(row) = rows.next()? {
         let (first, last) = (row.get(0)?, row.get(1)?);
         if ranges.last().is_none_or(|(_, before)| first > *before) {

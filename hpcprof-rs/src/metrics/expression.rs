@@ -115,6 +115,18 @@ impl Expression {
     ///
     /// The first place at which it is none, or its units do not go together.
     pub fn parse(text: &str, variables: &[Variable<'_>]) -> Result<Expression, Problem> {
+        let expression = Self::parse_any(text, variables)?;
+        match expression.is_constant() {
+            true => Err(Problem {
+                at: 0,
+                fault: Fault::Meaningless("a number is no metric".to_owned()),
+            }),
+            false => Ok(expression),
+        }
+    }
+
+    /// Reads an expression, which may be a number.
+    pub fn parse_any(text: &str, variables: &[Variable<'_>]) -> Result<Expression, Problem> {
         let names: Vec<&str> = variables.iter().map(|v| v.name).collect();
         let steps = syntax::parse(text, &names).map_err(|(at, fault)| Problem { at, fault })?;
         let meaning = meaning(&steps, variables)?;
@@ -140,6 +152,19 @@ impl Expression {
         self.meaning.growth == Growth::Linear
     }
 
+    /// Whether no variable changes it.
+    pub fn is_constant(&self) -> bool {
+        self.meaning.growth == Growth::Constant
+    }
+
+    /// The variables in it, by position.
+    pub fn variables(&self) -> impl Iterator<Item = usize> {
+        self.steps.iter().filter_map(|step| match step {
+            Operation::Variable(position) => Some(*position),
+            _ => None,
+        })
+    }
+
     /// The variable, by position, that it consists of.
     pub fn variable(&self) -> Option<usize> {
         match self.steps.as_slice() {
@@ -150,6 +175,11 @@ impl Expression {
 
     /// Its value in its unit, for stored amounts of the variables; `None` after a division by zero.
     pub fn value(&self, amount: impl Fn(usize) -> i64) -> Option<f64> {
+        self.value_of(|variable| amount(variable) as f64)
+    }
+
+    /// The same for amounts that need not be whole.
+    pub fn value_of(&self, amount: impl Fn(usize) -> f64) -> Option<f64> {
         let mut stack = Vec::with_capacity(8);
         for operation in &self.steps {
             apply(*operation, &mut stack, &amount);
@@ -161,11 +191,11 @@ impl Expression {
 }
 
 /// Carries out one operation. What is undefined is not a number, and so is all that follows from it.
-fn apply(operation: Operation, stack: &mut Vec<f64>, amount: &impl Fn(usize) -> i64) {
+fn apply(operation: Operation, stack: &mut Vec<f64>, amount: &impl Fn(usize) -> f64) {
     let mut last = || stack.pop().unwrap_or(f64::NAN);
     let value = match operation {
         Operation::Number(number) => number,
-        Operation::Variable(position) => amount(position) as f64,
+        Operation::Variable(position) => amount(position),
         Operation::Negate => -last(),
         Operation::Add => last() + last(),
         Operation::Multiply => last() * last(),
@@ -199,13 +229,7 @@ fn meaning(steps: &[Step], variables: &[Variable<'_>]) -> Result<Meaning, Proble
         let meaning = operation_meaning(step.operation, &mut stack, variables).map_err(problem)?;
         stack.push(meaning);
     }
-    let whole = stack.pop().unwrap_or(NUMBER);
-    match whole.growth {
-        Growth::Constant => {
-            Err(Problem { at: 0, fault: Fault::Meaningless("a number is no metric".to_owned()) })
-        }
-        Growth::Linear | Growth::Other => Ok(whole),
-    }
+    Ok(stack.pop().unwrap_or(NUMBER))
 }
 
 const NUMBER: Meaning = Meaning { unit: Unit::RATIO, growth: Growth::Constant };

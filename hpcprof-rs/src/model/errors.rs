@@ -6,7 +6,7 @@
 //! elsewhere, keeps a context that has all of few samples from being certain.
 
 use crate::model::metrics::{
-    CATEGORY_PREFIX, FIXED, Metric, ON_PATH, OVERHEAD, WORK, first_square,
+    CATEGORY_PREFIX, FIXED, IDLENESS, Metric, ON_PATH, OVERHEAD, WORK, first_square,
 };
 use hpc_formats::profile::SAMPLES;
 
@@ -78,6 +78,22 @@ impl Errors<'_> {
 }
 
 impl Errors<'_> {
+    /// The standard error of a sum of work, idleness and overhead with these weights. What a sample has of
+    /// each belongs together: the squares of effort tell how much.
+    pub fn of_weighted(self, weights: [f64; FIXED.len()], values: &[i64]) -> f64 {
+        let first = first_square(values.len());
+        let square = |at: usize| values.get(first + at).map_or(0.0, |v| *v as f64 * SQUARE_NS);
+        let own: [f64; FIXED.len()] = std::array::from_fn(square);
+        // A sample is work or overhead; the rest of the squares of effort is twice its product with idleness.
+        let products = (square(EFFORT) - own.iter().sum::<f64>()) / 2.0;
+        let busy = (own[WORK] + own[OVERHEAD]).max(f64::MIN_POSITIVE);
+        let other = (weights[WORK] * own[WORK] + weights[OVERHEAD] * own[OVERHEAD]) / busy;
+        let squares: f64 = weights.iter().zip(own).map(|(weight, own)| weight.powi(2) * own).sum();
+        let sum: f64 = weights.iter().zip(values).map(|(weight, v)| weight * *v as f64).sum();
+        let of_chance = sum.powi(2) / (self.samples as f64 + 1.0);
+        (squares + 2.0 * weights[IDLENESS] * other * products - of_chance).max(0.0).sqrt()
+    }
+
     /// The standard error of a part of a time that is known as a whole; of effort without a metric. `None` if
     /// the metric is measured, not sampled.
     pub fn of_part(self, metric: Option<usize>, part: &[i64], whole: &[i64]) -> Option<f64> {
@@ -118,6 +134,7 @@ impl Sampled {
 mod tests {
     use super::*;
     use crate::model::metrics;
+    use crate::model::tree::add_all;
     use fastrand::Rng;
 
     /// Contexts with known shares of the time, each with a known share of idleness beside it, and overhead.
@@ -165,8 +182,8 @@ mod tests {
         let all = metrics::all(&[], &[]);
         let errors = Errors { metrics: &all, samples: SAMPLES_TAKEN as i64 };
         let mut random = Rng::with_seed(33);
-        // By part: work, idleness, overhead and effort; then the difference of two parts.
-        let mut within = vec![[0_u32; 2]; PARTS.len() * 4 + 1];
+        // By part: work, idleness, overhead and effort; then the difference of two parts, and a quotient.
+        let mut within = vec![[0_u32; 2]; PARTS.len() * 4 + 2];
         let mut count = |at: usize, found: [bool; 2]| {
             for (n, is) in within[at].iter_mut().zip(found) {
                 *n += u32::from(is);
@@ -190,10 +207,21 @@ mod tests {
                 Sampled { amount: a.amount - b.amount, error: variance.sqrt(), shared: 0.0 };
             let truth = (0.5 - 0.3 * 2.0) * SAMPLES_TAKEN as f64 * PERIOD_NS;
             count(PARTS.len() * 4, is_within(difference, truth));
+            let all = sums.iter().fold(vec![0; all.len()], |mut all, of| {
+                add_all(&mut all, of);
+                all
+            });
+            let (idle, effort) = (all[metrics::IDLENESS] as f64, errors.of_effort(&all).amount);
+            let slope = -idle / effort.powi(2);
+            let error = errors.of_weighted([slope, slope + 1.0 / effort, slope], &all);
+            let truth: f64 = PARTS.iter().map(|(share, idle, _)| share * idle).sum();
+            let quotient = Sampled { amount: idle / effort, error, shared: 0.0 };
+            count(PARTS.len() * 4 + 1, is_within(quotient, truth / (1.0 + truth)));
         }
-        let metrics = ["work", "idleness", "overhead", "effort", "difference"];
+        let metrics = ["work", "idleness", "overhead", "effort", "difference", "quotient"];
         for (at, [one, two]) in within.into_iter().enumerate() {
-            let (part, metric) = (at / 4, metrics[if at < PARTS.len() * 4 { at % 4 } else { 4 }]);
+            let beyond = at.checked_sub(PARTS.len() * 4);
+            let (part, metric) = (at / 4, metrics[beyond.map_or(at % 4, |beyond| 4 + beyond)]);
             let (_, idle, tagged) = PARTS.get(part).copied().unwrap_or((0.0, 1.0, 0.5));
             let is_nothing = match metric {
                 "work" => tagged == 1.0,

@@ -23,7 +23,7 @@ pub const METRICS: [&str; 4] = [FIXED[0], FIXED[1], FIXED[2], EFFORT];
 /// Of the differences that are called significant, at most this share is chance.
 pub const CHANCE: f64 = 0.001;
 /// How much single runs of one program differ, at least and at most: a share of each value.
-const VARIATION: (f64, f64) = (0.02, 0.10);
+pub const VARIATION: (f64, f64) = (0.02, 0.10);
 
 /// Values by metric, nanoseconds.
 pub type Amounts = [f64; METRICS.len()];
@@ -320,7 +320,7 @@ fn mark_significant(all: &mut [Compared], freedom: &[Amounts]) {
 
 /// How likely chance alone makes a difference of so many standard errors, up or down. With few runs, of which
 /// the error is known by degrees of freedom, Wallace's approximation of Student's distribution.
-fn chance_of(ratio: f64, freedom: f64) -> f64 {
+pub fn chance_of(ratio: f64, freedom: f64) -> f64 {
     let errors = match freedom {
         n if n < 1e6 => {
             (8.0 * n + 1.0) / (8.0 * n + 3.0) * (n * (ratio * ratio / n).ln_1p()).sqrt()
