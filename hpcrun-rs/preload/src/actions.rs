@@ -3,12 +3,12 @@
 //! set.
 
 use crate::masks;
-use crate::real::{Real, function, real};
+use crate::real::interpose;
 use hpcrun_core::image;
 use hpcrun_core::sample::program::{Action, PROGRAM_ACTION};
 use hpcrun_core::sample::signal;
 use hpcrun_core::source::signal_of;
-use std::ffi::{CStr, c_int, c_long};
+use std::ffi::{c_int, c_long};
 use std::mem;
 
 /// The signal that the sampler uses, from its start to the end of the process.
@@ -37,33 +37,37 @@ pub(crate) fn set_of(bits: u64) -> libc::sigset_t {
     }
 }
 
-/// Interposed; see the module.
+/// What `sigaction` does for a signal that is not ours.
 ///
 /// # Safety
-/// As for libc's function.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sigaction(
+/// As for libc's function, which is `real`.
+unsafe fn set_others(
     signal: c_int,
     new: *const libc::sigaction,
     old: *mut libc::sigaction,
+    real: unsafe extern "C" fn(c_int, *const libc::sigaction, *mut libc::sigaction) -> c_int,
 ) -> c_int {
-    if !is_ours(signal) {
-        // SAFETY: libc's own function; the action is the caller's or our copy of it, which outlives the call;
-        // `old` is null or valid.
-        return unsafe {
-            let mut copy = new.as_ref().copied();
-            if let Some(copy) = &mut copy {
-                copy.sa_mask = masks::to_kernel(&copy.sa_mask).unwrap_or(copy.sa_mask);
-            }
-            let real = real!(c"sigaction": fn(c_int, *const libc::sigaction, *mut libc::sigaction) -> c_int);
-            let result = real(signal, copy.as_ref().map_or(new, |copy| copy), old);
-            if let (0, Some(old)) = (result, old.as_mut()) {
-                masks::to_program(&mut old.sa_mask);
-            }
-            result
-        };
+    // SAFETY: libc's own function; the action is the caller's or our copy of it, which outlives the call;
+    // `old` is null or valid.
+    unsafe {
+        let mut copy = new.as_ref().copied();
+        if let Some(copy) = &mut copy {
+            copy.sa_mask = masks::to_kernel(&copy.sa_mask).unwrap_or(copy.sa_mask);
+        }
+        let result = real(signal, copy.as_ref().map_or(new, |copy| copy), old);
+        if let (0, Some(old)) = (result, old.as_mut()) {
+            masks::to_program(&mut old.sa_mask);
+        }
+        result
     }
-    // SAFETY: `new` and `old` are null or valid, as for libc's function; zeros are a valid action.
+}
+
+/// What `sigaction` does for our signal.
+///
+/// # Safety
+/// As for libc's function.
+unsafe fn set_ours(new: *const libc::sigaction, old: *mut libc::sigaction) -> c_int {
+    // SAFETY: `new` and `old` are null or valid (the caller's promise); zeros are a valid action.
     unsafe {
         let before = exchange(new.as_ref().map(|new| Action {
             handler: new.sa_sigaction,
@@ -120,51 +124,17 @@ pub(crate) unsafe fn system_call(new: *const KernelAction, old: *mut KernelActio
 /// What System V's `signal` sets: a handler for one signal, which may interrupt itself.
 const SYSTEM_V: c_int = libc::SA_RESETHAND | libc::SA_NODEFER;
 
-macro_rules! interpose_signal {
-    ($($name:ident $symbol:literal sets $flags:expr;)*) => { $(
-        /// Interposed; see the module.
-        ///
-        /// # Safety
-        /// As for libc's function.
-        #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name(
-            signal: c_int,
-            handler: libc::sighandler_t,
-        ) -> libc::sighandler_t {
-            if !is_ours(signal) {
-                static REAL: Real = Real::new($symbol);
-                // SAFETY: libc's own function of this signature, same arguments.
-                return unsafe {
-                    function::<unsafe extern "C" fn(c_int, usize) -> usize>(&REAL)(signal, handler)
-                };
-            }
-            let mask = if $flags == SYSTEM_V { 0 } else { 1 << (signal - 1) };
-            exchange(Some(Action { handler, flags: $flags, mask })).handler
-        }
-    )* };
-}
-
-interpose_signal! {
-    signal c"signal" sets libc::SA_RESTART;
-    bsd_signal c"signal" sets libc::SA_RESTART;
-    ssignal c"signal" sets libc::SA_RESTART;
-    sysv_signal c"__sysv_signal" sets SYSTEM_V;
-    __sysv_signal c"__sysv_signal" sets SYSTEM_V;
+/// Sets the handler of our signal, as libc's function with these flags does.
+fn set_handler(signal: c_int, handler: Handler, flags: c_int) -> Handler {
+    let mask = if flags == SYSTEM_V { 0 } else { 1 << (signal - 1) };
+    exchange(Some(Action { handler, flags, mask })).handler
 }
 
 /// What `sigset` takes and returns for a signal that is blocked.
 const SIG_HOLD: usize = 2;
 
-/// Interposed: sets a handler and unblocks the signal, or blocks it.
-///
-/// # Safety
-/// As for libc's function.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sigset(signal: c_int, handler: libc::sighandler_t) -> libc::sighandler_t {
-    if !is_ours(signal) {
-        // SAFETY: libc's own function, same arguments.
-        return unsafe { real!(c"sigset": fn(c_int, usize) -> usize)(signal, handler) };
-    }
+/// Sets a handler of our signal and unblocks the signal, or blocks it.
+fn set_or_hold(signal: c_int, handler: Handler) -> Handler {
     let how = if handler == SIG_HOLD { libc::SIG_BLOCK } else { libc::SIG_UNBLOCK };
     let (new, mut old) = (set_of(1 << (signal - 1)), set_of(0));
     // SAFETY: both sets outlive the call.
@@ -174,54 +144,63 @@ pub unsafe extern "C" fn sigset(signal: c_int, handler: libc::sighandler_t) -> l
     if bits(&old) & bits(&new) != 0 { SIG_HOLD } else { before.handler }
 }
 
-/// Interposed.
-///
-/// # Safety
-/// As for libc's function.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sigignore(signal: c_int) -> c_int {
-    if !is_ours(signal) {
-        // SAFETY: libc's own function, same argument.
-        return unsafe { real!(c"sigignore": fn(c_int) -> c_int)(signal) };
-    }
-    exchange(Some(Action { handler: libc::SIG_IGN, ..Action::DEFAULT }));
-    0
-}
-
-/// Interposed.
-///
-/// # Safety
-/// As for libc's function.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn siginterrupt(signal: c_int, interrupts: c_int) -> c_int {
-    if !is_ours(signal) {
-        // SAFETY: libc's own function, same arguments.
-        return unsafe { real!(c"siginterrupt": fn(c_int, c_int) -> c_int)(signal, interrupts) };
-    }
+/// Decides whether our signal restarts system calls.
+fn set_restart(restarts: bool) -> c_int {
     let mut action = exchange(None);
     action.flags &= !libc::SA_RESTART;
-    action.flags |= if interrupts == 0 { libc::SA_RESTART } else { 0 };
+    action.flags |= if restarts { libc::SA_RESTART } else { 0 };
     exchange(Some(action));
     0
 }
 
-/// Interposed: a stack that the program registers is never used for samples. Go's runtime, whose stacks are
-/// small, registers its own by a system call.
-///
-/// # Safety
-/// As for libc's function.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sigaltstack(new: *const libc::stack_t, old: *mut libc::stack_t) -> c_int {
-    const NAME: &CStr = c"sigaltstack";
-    static REAL: Real = Real::new(NAME);
-    // SAFETY: `new` and `old` are null or valid, as for libc's function, which is called with them.
-    unsafe {
+type Handler = libc::sighandler_t;
+
+macro_rules! interpose_signal {
+    ($($name:ident as $symbol:literal sets $flags:expr;)*) => { interpose! { $(
+        $name as $symbol (signal: c_int, handler: Handler) -> Handler: |call| match is_ours(signal) {
+            true => set_handler(signal, handler, $flags),
+            false => call(),
+        };
+    )* } };
+}
+
+interpose_signal! {
+    signal as c"signal" sets libc::SA_RESTART;
+    bsd_signal as c"signal" sets libc::SA_RESTART;
+    ssignal as c"signal" sets libc::SA_RESTART;
+    sysv_signal as c"__sysv_signal" sets SYSTEM_V;
+    __sysv_signal as c"__sysv_signal" sets SYSTEM_V;
+}
+
+interpose! {
+    sigaction(
+        signal: c_int, new: *const libc::sigaction, old: *mut libc::sigaction
+    ) -> c_int: |_, real| match is_ours(signal) {
+        true => set_ours(new, old),
+        false => set_others(signal, new, old, real),
+    };
+    sigset(signal: c_int, handler: Handler) -> Handler: |call| match is_ours(signal) {
+        true => set_or_hold(signal, handler),
+        false => call(),
+    };
+    sigignore(signal: c_int) -> c_int: |call| {
+        if !is_ours(signal) {
+            return call();
+        }
+        exchange(Some(Action { handler: libc::SIG_IGN, ..Action::DEFAULT }));
+        0
+    };
+    siginterrupt(signal: c_int, interrupts: c_int) -> c_int: |call| match is_ours(signal) {
+        true => set_restart(interrupts == 0),
+        false => call(),
+    };
+    // A stack that the program registers is never used for samples. Go's runtime, whose stacks are small,
+    // registers its own by a system call.
+    sigaltstack(new: *const libc::stack_t, old: *mut libc::stack_t) -> c_int: |call| {
         let registers = new.as_ref().is_some_and(|new| new.ss_flags & libc::SS_DISABLE == 0);
         if let Some(image) = image::current().filter(|_| registers) {
             signal::avoid_alternate_stacks(image.kind);
         }
-        function::<unsafe extern "C" fn(*const libc::stack_t, *mut libc::stack_t) -> c_int>(&REAL)(
-            new, old,
-        )
-    }
+        call()
+    };
 }

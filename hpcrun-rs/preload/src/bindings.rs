@@ -3,9 +3,9 @@
 //!
 //! The dynamic linker binds a library's calls to the first symbol of the name, which is the program's. A
 //! program may have an `open` or a `write` of its own, and other libraries change what the clocks say. So
-//! entries of our global offset table that lead elsewhere are bound anew, to the function of libc with the
-//! same version. Memory that libc's own functions allocate is given back by the program's `free`, as libc
-//! itself does. What a hook does for the program goes the program's way ([`crate::real`]).
+//! entries of our global offset table that lead elsewhere are bound anew, to libc's function of this name, in
+//! its default version. Memory that libc's own functions allocate is given back by the program's `free`, as
+//! libc itself does. What a hook does for the program goes the program's way ([`crate::real`]).
 //!
 //! Called before anything else; until then nothing here calls another library but `dl_iterate_phdr`.
 
@@ -30,8 +30,6 @@ const DT_RELASZ: i64 = 8;
 const DT_JMPREL: i64 = 23;
 const DT_GNU_HASH: i64 = 0x6fff_fef5;
 const DT_VERSYM: i64 = 0x6fff_fff0;
-const DT_VERDEF: i64 = 0x6fff_fffc;
-const DT_VERNEED: i64 = 0x6fff_fffe;
 const PT_LOAD: u32 = 1;
 const PT_DYNAMIC: u32 = 2;
 const PT_GNU_RELRO: u32 = 0x6474_e552;
@@ -61,8 +59,6 @@ struct Module {
     jumps: (u64, u64),
     hash: u64,
     versions: u64,
-    defined: u64,
-    needed: u64,
 }
 
 #[derive(Default)]
@@ -96,7 +92,7 @@ pub(crate) fn rebind() {
             if is_right || bound == 0 || OF_PROGRAM.contains(&name) {
                 continue;
             }
-            if let Some(function) = libc().find_map(|m| m.function(name, own.needed(symbol))) {
+            if let Some(function) = libc().find_map(|m| m.function(name)) {
                 if !std::mem::replace(&mut is_writable, true) {
                     own.protect(true);
                 }
@@ -178,8 +174,6 @@ impl Module {
                 DT_PLTRELSZ => module.jumps.1 = value,
                 DT_GNU_HASH => module.hash = address,
                 DT_VERSYM => module.versions = address,
-                DT_VERDEF => module.defined = address,
-                DT_VERNEED => module.needed = address,
                 _ => {}
             }
             dynamic = dynamic.wrapping_add(1);
@@ -198,61 +192,15 @@ impl Module {
         unsafe { CStr::from_ptr(name as *const c_char).to_bytes() }
     }
 
-    fn version(&self, index: usize) -> u16 {
-        match self.versions {
-            0 => 0,
-            // SAFETY: the table has an entry for each symbol.
-            versions => unsafe { (versions as *const u16).add(index).read() },
-        }
+    /// Whether a symbol is an old version of its name.
+    fn is_hidden(&self, index: usize) -> bool {
+        // SAFETY: the table has an entry for each symbol.
+        self.versions != 0
+            && unsafe { (self.versions as *const u16).add(index).read() } & HIDDEN != 0
     }
 
-    /// The hash of the version that a symbol of ours needs; `None` for one that we define, too.
-    fn needed(&self, symbol: usize) -> Option<u32> {
-        let wanted = self.version(symbol) & !HIDDEN;
-        let mut file = self.needed;
-        while file != 0 && wanted > 1 {
-            // SAFETY: the tables of needed versions are chains of offsets that end with 0 (`Elf64_Verneed`:
-            // version, count, file, aux, next; `Elf64_Vernaux`: hash, flags, other, name, next).
-            unsafe {
-                let mut entry = file + u64::from((file as *const u32).add(2).read());
-                loop {
-                    if (entry as *const u16).add(3).read() == wanted {
-                        return Some((entry as *const u32).read());
-                    }
-                    match (entry as *const u32).add(3).read() {
-                        0 => break,
-                        next => entry += u64::from(next),
-                    }
-                }
-                match (file as *const u32).add(3).read() {
-                    0 => break,
-                    next => file += u64::from(next),
-                }
-            }
-        }
-        None
-    }
-
-    /// The hash of a version that the module defines, by its index.
-    fn defined(&self, index: u16) -> Option<u32> {
-        let mut at = self.defined;
-        while at != 0 {
-            // SAFETY: a chain of `Elf64_Verdef`: version, flags, index, count, hash, aux, next.
-            unsafe {
-                if (at as *const u16).add(2).read() == index {
-                    return Some((at as *const u32).add(2).read());
-                }
-                match (at as *const u32).add(4).read() {
-                    0 => break,
-                    next => at += u64::from(next),
-                }
-            }
-        }
-        None
-    }
-
-    /// The address of a function that the module defines, in this version or in the default one.
-    fn function(&self, name: &[u8], version: Option<u32>) -> Option<u64> {
+    /// The address of a function that the module defines, in the default version.
+    fn function(&self, name: &[u8]) -> Option<u64> {
         let hash = name.iter().fold(5381_u32, |h, b| h.wrapping_mul(33).wrapping_add((*b).into()));
         let header = self.hash as *const u32;
         if header.is_null() || self.symbols == 0 {
@@ -269,7 +217,7 @@ impl Module {
             }
             loop {
                 let entry = bucket.add(buckets + index - first).read();
-                if entry | 1 == hash | 1 && self.is_function(index, name, version) {
+                if entry | 1 == hash | 1 && self.is_function(index, name) {
                     return Some(self.bias + self.symbol(index).st_value);
                 }
                 if entry & 1 == 1 {
@@ -280,16 +228,11 @@ impl Module {
         }
     }
 
-    fn is_function(&self, index: usize, name: &[u8], version: Option<u32>) -> bool {
+    fn is_function(&self, index: usize, name: &[u8]) -> bool {
         let symbol = self.symbol(index);
-        let own = self.version(index);
-        let is_version = match version {
-            Some(wanted) => self.defined(own & !HIDDEN) == Some(wanted),
-            None => own & HIDDEN == 0,
-        };
         symbol.st_info & 0xf == STT_FUNC
             && symbol.st_shndx != 0
-            && is_version
+            && !self.is_hidden(index)
             && self.name(index) == name
     }
 

@@ -4,7 +4,7 @@
 //! A program can still close them by an instruction of its own, or by putting another file in their place.
 //! Then the thread has no more samples, and the time from then on is reported as missing.
 
-use crate::real::real;
+use crate::real::{interpose, real};
 use hpcrun_core::descriptors::may_be_ours;
 use hpcrun_core::{folder, threads};
 use std::ffi::{c_int, c_uint};
@@ -22,17 +22,15 @@ fn bad_descriptor() -> c_int {
     -1
 }
 
-/// Interposed.
-///
-/// # Safety
-/// As for libc's function.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn close(descriptor: c_int) -> c_int {
-    // SAFETY: the caller's promise.
-    unsafe { close_one(descriptor) }
+interpose! {
+    close(descriptor: c_int) -> c_int: |_| close_one(descriptor);
+    close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int: |_| close_all(first, last, flags);
+    closefrom(first: c_int): |_| {
+        close_all(first.max(0) as c_uint, c_uint::MAX, 0);
+    };
 }
 
-/// As [`close`], for other hooks.
+/// Closes a descriptor if it is not the sampler's.
 ///
 /// # Safety
 /// As for libc's function.
@@ -44,17 +42,7 @@ pub(crate) unsafe fn close_one(descriptor: c_int) -> c_int {
     unsafe { real!(c"close": fn(c_int) -> c_int)(descriptor) }
 }
 
-/// Interposed: closes all descriptors of the range except the sampler's.
-///
-/// # Safety
-/// As for libc's function.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
-    // SAFETY: the caller's promise.
-    unsafe { close_all(first, last, flags) }
-}
-
-/// As [`close_range`], for other hooks.
+/// Closes all descriptors of the range except the sampler's.
 ///
 /// # Safety
 /// As for libc's function.
@@ -84,14 +72,4 @@ pub(crate) unsafe fn close_all(first: c_uint, last: c_uint, flags: c_int) -> c_i
     }
     // SAFETY: as above.
     unsafe { real(from, last, flags) }
-}
-
-/// Interposed like [`close_range`].
-///
-/// # Safety
-/// As for libc's function.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn closefrom(first: c_int) {
-    // SAFETY: like libc's function, which has no result.
-    unsafe { close_all(first.max(0) as c_uint, c_uint::MAX, 0) };
 }

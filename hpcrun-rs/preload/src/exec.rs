@@ -3,11 +3,12 @@
 //! would handle a pending signal of ours; it resumes if the exec fails.
 
 use crate::children::{Environment, Program, Strings, own_environment};
+use crate::events::waiting;
 use crate::masks::with_own_mask;
-use crate::real::{Real, function, real};
+use crate::real::{interpose, real};
 use hpcrun_core::session;
 use hpcrun_core::threads::{self, with_room};
-use std::ffi::{CStr, c_char, c_int, c_long, c_void};
+use std::ffi::{CStr, c_char, c_int, c_void};
 
 /// Runs `exec` with this thread's timer stopped. The timers of other threads end with the image.
 ///
@@ -49,128 +50,77 @@ unsafe fn text<'a>(string: *const c_char) -> &'a CStr {
     unsafe { CStr::from_ptr(string) }
 }
 
-macro_rules! interpose_exec {
-    ($($name:ident($($argument:ident: $type:ty),*) with $environment:ident runs $program:expr;)*) => { $(
-        /// Interposed; see the module.
-        ///
-        /// # Safety
-        /// As for libc's function.
-        #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name($($argument: $type),*) -> c_int {
-            // SAFETY: the caller's promise.
-            unsafe { $name::call($($argument),*) }
-        }
+type Text = *const c_char;
 
-        /// The hook itself: what our own calls of the exported name reach is libc's function.
-        mod $name {
-            use super::*;
-
-            /// # Safety
-            /// As for libc's function.
-            pub(super) unsafe fn call($($argument: $type),*) -> c_int {
-                const NAME: &[u8] = concat!(stringify!($name), "\0").as_bytes();
-                static REAL: Real = Real::new(match CStr::from_bytes_with_nul(NAME) {
-                    Ok(name) => name,
-                    Err(_) => panic!(),
-                });
-                // SAFETY: the caller's own strings; libc's function of this name and signature, same
-                // arguments.
-                unsafe {
-                    exec($program, $environment, |$environment| {
-                        function::<unsafe extern "C" fn($($type),*) -> c_int>(&REAL)($($argument),*)
-                    })
-                }
-            }
-        }
-    )* };
-}
-
-interpose_exec! {
-    execve(path: *const c_char, argv: Strings, environment: Strings)
-        with environment runs Program::Path(text(path));
-    execvpe(file: *const c_char, argv: Strings, environment: Strings)
-        with environment runs Program::Name(text(file));
-    fexecve(fd: c_int, argv: Strings, environment: Strings)
-        with environment runs Program::At(fd, c"");
-    execveat(fd: c_int, path: *const c_char, argv: Strings, environment: Strings, flags: c_int)
-        with environment runs Program::At(fd, text(path));
-}
-
-/// The system call `execve`, by libc's function.
+/// Executes a file by its path; also for the system call of this name.
 ///
 /// # Safety
-/// As for libc's function.
-pub(crate) unsafe fn by_system_call(
-    path: *const c_char,
-    argv: Strings,
+/// As for libc's `execve`.
+pub(crate) unsafe fn by_path(path: Text, argv: Strings, environment: Strings) -> c_int {
+    // SAFETY: libc's own function, on the caller's strings.
+    unsafe {
+        let real = real!(c"execve": fn(Text, Strings, Strings) -> c_int);
+        exec(Program::Path(text(path)), environment, |environment| real(path, argv, environment))
+    }
+}
+
+/// Executes a file by its name.
+///
+/// # Safety
+/// As for libc's `execvpe`.
+unsafe fn by_name(file: Text, argv: Strings, environment: Strings) -> c_int {
+    // SAFETY: libc's own function, on the caller's strings.
+    unsafe {
+        let real = real!(c"execvpe": fn(Text, Strings, Strings) -> c_int);
+        exec(Program::Name(text(file)), environment, |environment| real(file, argv, environment))
+    }
+}
+
+/// Starts a program in a child.
+///
+/// # Safety
+/// `environment` must be valid for the call, which gets it, or another.
+unsafe fn spawn(
+    program: Program<'_>,
     environment: Strings,
-) -> c_long {
+    call: impl FnOnce(Strings) -> c_int,
+) -> c_int {
     // SAFETY: the caller's promise.
-    unsafe { execve::call(path, argv, environment).into() }
+    let environment = with_room(|| unsafe { Environment::of(program, environment) });
+    with_own_mask(|| call(environment.as_ptr()))
 }
 
-/// Interposed like [`execve`].
-///
-/// # Safety
-/// As for libc's function.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn execv(path: *const c_char, argv: Strings) -> c_int {
-    // SAFETY: equivalent to libc's function, with the caller's arguments.
-    unsafe { execve::call(path, argv, own_environment()) }
-}
+/// The first parameter of `posix_spawn`.
+type Child = *mut libc::pid_t;
+/// The parameters of `posix_spawn` that say what the child does before.
+type Before = *const c_void;
 
-/// Interposed like [`execvpe`].
-///
-/// # Safety
-/// As for libc's function.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn execvp(file: *const c_char, argv: Strings) -> c_int {
-    // SAFETY: equivalent to libc's function, with the caller's arguments.
-    unsafe { execvpe::call(file, argv, own_environment()) }
-}
-
-type Spawn = unsafe extern "C" fn(
-    *mut libc::pid_t,
-    *const c_char,
-    *const c_void,
-    *const c_void,
-    Strings,
-    Strings,
-) -> c_int;
-
-macro_rules! interpose_spawn {
-    ($($name:ident($symbol:literal) runs $program:path;)*) => { $(
-        /// Interposed; see the module.
-        ///
-        /// # Safety
-        /// As for libc's function.
-        #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name(
-            pid: *mut libc::pid_t,
-            file: *const c_char,
-            actions: *const c_void,
-            attributes: *const c_void,
-            argv: Strings,
-            environment: Strings,
-        ) -> c_int {
-            static REAL: Real = Real::versioned($symbol, c"GLIBC_2.15");
-            // SAFETY: the caller's own strings; libc's function of this name and signature, with its
-            // arguments.
-            unsafe {
-                let program = $program(text(file));
-                let environment = with_room(|| Environment::of(program, environment));
-                let list = environment.as_ptr();
-                with_own_mask(|| {
-                    function::<Spawn>(&REAL)(pid, file, actions, attributes, argv, list)
-                })
-            }
-        }
-    )* };
-}
-
-interpose_spawn! {
-    posix_spawn(c"posix_spawn") runs Program::Path;
-    posix_spawnp(c"posix_spawnp") runs Program::Name;
+interpose! {
+    execve(path: Text, argv: Strings, environment: Strings) -> c_int: |_| by_path(path, argv, environment);
+    execvpe(file: Text, argv: Strings, environment: Strings) -> c_int: |_| by_name(file, argv, environment);
+    execv(path: Text, argv: Strings) -> c_int: |_| by_path(path, argv, own_environment());
+    execvp(file: Text, argv: Strings) -> c_int: |_| by_name(file, argv, own_environment());
+    fexecve(fd: c_int, argv: Strings, environment: Strings) -> c_int: |_, real|
+        exec(Program::At(fd, c""), environment, |environment| real(fd, argv, environment));
+    execveat(fd: c_int, path: Text, argv: Strings, environment: Strings, flags: c_int) -> c_int: |_, real|
+        exec(Program::At(fd, text(path)), environment, |environment| {
+            real(fd, path, argv, environment, flags)
+        });
+    posix_spawn at c"GLIBC_2.15" (
+        child: Child, path: Text, actions: Before, attributes: Before, argv: Strings, environment: Strings
+    ) -> c_int: |_, real| spawn(Program::Path(text(path)), environment, |environment| {
+        real(child, path, actions, attributes, argv, environment)
+    });
+    posix_spawnp at c"GLIBC_2.15" (
+        child: Child, file: Text, actions: Before, attributes: Before, argv: Strings, environment: Strings
+    ) -> c_int: |_, real| spawn(Program::Name(text(file)), environment, |environment| {
+        real(child, file, actions, attributes, argv, environment)
+    });
+    // The thread waits for a shell command, whose process is profiled like any other.
+    system(command: Text) -> c_int: |call| match session::is_running() {
+        true => waiting(call),
+        false => call(),
+    };
 }
 
 /// The arguments of `execl` and its variants that are passed on the stack.
@@ -219,26 +169,17 @@ fn too_long() -> c_int {
 
 macro_rules! interpose_exec_list {
     ($($name:ident, |$path:ident, $vector:ident, $list:ident| $exec:expr;)*) => { $(
-        /// Interposed; see [`Stacked`] and the module.
+        /// Interposed; see [`Stacked`].
         ///
         /// # Safety
         /// As for libc's function.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(
-            $path: *const c_char,
-            a: *const c_char,
-            b: *const c_char,
-            c: *const c_char,
-            d: *const c_char,
-            e: *const c_char,
-            stacked: Stacked,
+            $path: Text, a: Text, b: Text, c: Text, d: Text, e: Text, stacked: Stacked,
         ) -> c_int {
-            let $list = List {
-                registers: [a, b, c, d, e],
-                stacked: &stacked,
-            };
+            let $list = List { registers: [a, b, c, d, e], stacked: &stacked };
             match $list.vector() {
-                // SAFETY: libc's function on the caller's own strings, and a vector that outlives the call.
+                // SAFETY: the caller's own strings, and a vector that outlives the call.
                 Some($vector) => unsafe { $exec },
                 None => too_long(),
             }
@@ -247,24 +188,10 @@ macro_rules! interpose_exec_list {
 }
 
 interpose_exec_list! {
-    execl, |path, vector, list| execve::call(path, vector.as_ptr(), own_environment());
-    execlp, |path, vector, list| execvpe::call(path, vector.as_ptr(), own_environment());
+    execl, |path, vector, list| by_path(path, vector.as_ptr(), own_environment());
+    execlp, |path, vector, list| by_name(path, vector.as_ptr(), own_environment());
     execle, |path, vector, list| match list.get(vector.len()) {
-        Some(environment) => execve::call(path, vector.as_ptr(), environment.cast()),
+        Some(environment) => by_path(path, vector.as_ptr(), environment.cast()),
         None => too_long(),
     };
-}
-
-/// Interposed: the thread waits for a shell command, whose process is profiled like any other.
-///
-/// # Safety
-/// As for libc's function.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn system(command: *const c_char) -> c_int {
-    let state = threads::current().filter(|_| session::is_running());
-    state.inspect(|t| t.begin_wait());
-    // SAFETY: libc's own function, same argument.
-    let result = unsafe { real!(c"system": fn(*const c_char) -> c_int)(command) };
-    state.inspect(|t| t.end_wait());
-    result
 }

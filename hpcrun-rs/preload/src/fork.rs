@@ -1,6 +1,6 @@
 //! Fork: the child continues as a separate process image.
 
-use crate::real::real;
+use crate::real::interpose;
 use crate::writer;
 use hpcrun_core::session;
 use hpcrun_core::threads::with_room;
@@ -22,14 +22,9 @@ pub(crate) fn prepare() {
     unsafe { pthread_atfork(Some(before), Some(in_parent), Some(in_child)) };
 }
 
-/// Interposed: forks without the handlers of `pthread_atfork`.
-///
-/// # Safety
-/// As for libc's function.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn _Fork() -> libc::pid_t {
-    // SAFETY: libc's own function.
-    by_system_call(|| unsafe { real!(c"_Fork": fn() -> libc::pid_t)() }.into()) as libc::pid_t
+interpose! {
+    // Forks without the handlers of `pthread_atfork`.
+    _Fork() -> libc::pid_t: |fork| by_system_call(|| fork().into()) as libc::pid_t;
 }
 
 /// Forks by `fork`, which runs no handlers.

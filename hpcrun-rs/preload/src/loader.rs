@@ -3,34 +3,27 @@
 //! `dlopen` is not interposed: it uses its caller's address (RUNPATH, `$ORIGIN`), which an interposed
 //! function would change. The handler finds new modules itself.
 
-use crate::real::real;
+use crate::real::interpose;
 use hpcrun_core::session;
 use hpcrun_core::threads::with_room;
 use hpcrun_core::unwind::loadmap;
 use std::ffi::{c_int, c_void};
 
-/// Interposed.
-///
-/// # Safety
-/// As for libc's function.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn dlclose(handle: *mut c_void) -> c_int {
-    // SAFETY: libc's signature.
-    let real = unsafe { real!(c"dlclose": fn(*mut c_void) -> c_int) };
-    if !session::is_running() {
-        // SAFETY: libc's own function, same argument.
-        return unsafe { real(handle) };
-    }
-    // Writes the modules that samples refer to, and copies those without a file, while they are mapped.
-    with_room(|| {
-        session::refresh_loadmap();
-        session::keep_modules();
-        session::begin_unload();
-        crate::openmp::forget();
-    });
-    // SAFETY: as above.
-    let result = unsafe { real(handle) };
-    with_room(session::refresh_loadmap);
-    loadmap::end_unload();
-    result
+interpose! {
+    dlclose(handle: *mut c_void) -> c_int: |unload| {
+        if !session::is_running() {
+            return unload();
+        }
+        // Writes the modules that samples refer to, and copies those without a file, while they are mapped.
+        with_room(|| {
+            session::refresh_loadmap();
+            session::keep_modules();
+            session::begin_unload();
+            crate::openmp::forget();
+        });
+        let result = unload();
+        with_room(session::refresh_loadmap);
+        loadmap::end_unload();
+        result
+    };
 }

@@ -11,7 +11,7 @@
 //! If nobody measures, all calls go directly to libc, but those for a lock that is held.
 
 use crate::events::{self, Caller, Place, waiting_outside_handlers};
-use crate::real::{Real, function};
+use crate::real::{Real, function, real_of};
 use critical_path::Edge;
 use hpcrun_core::path;
 use std::cell::Cell;
@@ -43,13 +43,7 @@ macro_rules! interpose {
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name($($argument: $type,)* caller: Caller) -> c_int {
             type Function = unsafe extern "C" fn($($type),*) -> c_int;
-            const NAME: &std::ffi::CStr = match std::ffi::CStr::from_bytes_with_nul(
-                concat!(stringify!($name), "\0").as_bytes(),
-            ) {
-                Ok(name) => name,
-                Err(_) => panic!(),
-            };
-            static REAL: Real = interpose!(@real $($version)?);
+            static REAL: Real = real_of!($name $(at $version)?);
             #[inline(never)]
             unsafe fn report($($argument: $type,)* $place: Place) -> c_int {
                 // SAFETY: libc's function of this name and signature, same arguments.
@@ -66,8 +60,6 @@ macro_rules! interpose {
             }
         }
     )* };
-    (@real) => { Real::new(NAME) };
-    (@real $version:literal) => { Real::versioned(NAME, $version) };
 }
 
 /// The first word of a lock, by which its state is told. glibc's mutex: 0 free, 1 held, 2 held and perhaps
@@ -122,6 +114,17 @@ fn wait_for<T>(place: Place, lock: *mut T, shared: bool, real: impl FnOnce() -> 
     events::wait_for_lock(place, lock as usize, shared, || waiting_outside_handlers(real))
 }
 
+/// Interposes functions whose report is that of a function, with the arguments in brackets.
+macro_rules! interpose_each {
+    ($report:path: $(
+        $name:ident [$($of:expr),*] ($($argument:ident: $type:ty),*) $(, $version:literal)?
+            $(, $direct:ident)?;
+    )*) => { interpose! { $(
+        $name($($argument: $type),*) $(, $version)? $(, $direct)?;
+        |place, real| $report(place, $($of,)* real);
+    )* } };
+}
+
 macro_rules! interpose_locks {
     ($(
         $lock:ident, $try_lock:ident ($attempt:literal), $shared:literal, $type:ty, $is_held:expr;
@@ -160,62 +163,56 @@ interpose! {
     };
     pthread_spin_trylock(lock: SpinLock), direct;
     |place, real| events::acquired(place, lock as usize, false, real());
+}
 
-    pthread_mutex_timedlock(lock: Mutex, _time: Time);
-    |place, real| wait_for(place, lock, false, real);
-    pthread_mutex_clocklock(lock: Mutex, _clock: c_int, _time: Time);
-    |place, real| wait_for(place, lock, false, real);
-    mtx_timedlock(lock: Mutex, _time: Time);
-    |place, real| wait_for(place, lock, false, real);
-    pthread_rwlock_timedrdlock(lock: RwLock, _time: Time);
-    |place, real| wait_for(place, lock, true, real);
-    pthread_rwlock_clockrdlock(lock: RwLock, _clock: c_int, _time: Time);
-    |place, real| wait_for(place, lock, true, real);
-    pthread_rwlock_timedwrlock(lock: RwLock, _time: Time);
-    |place, real| wait_for(place, lock, false, real);
-    pthread_rwlock_clockwrlock(lock: RwLock, _clock: c_int, _time: Time);
-    |place, real| wait_for(place, lock, false, real);
+interpose_each! { wait_for:
+    pthread_mutex_timedlock [lock, false] (lock: Mutex, _time: Time);
+    pthread_mutex_clocklock [lock, false] (lock: Mutex, _clock: c_int, _time: Time);
+    mtx_timedlock [lock, false] (lock: Mutex, _time: Time);
+    pthread_rwlock_timedrdlock [lock, true] (lock: RwLock, _time: Time);
+    pthread_rwlock_clockrdlock [lock, true] (lock: RwLock, _clock: c_int, _time: Time);
+    pthread_rwlock_timedwrlock [lock, false] (lock: RwLock, _time: Time);
+    pthread_rwlock_clockwrlock [lock, false] (lock: RwLock, _clock: c_int, _time: Time);
+}
 
-    pthread_mutex_unlock(lock: Mutex), direct;
-    |place, real| events::release(place, lock as usize, real);
-    mtx_unlock(lock: Mutex), direct;
-    |place, real| events::release(place, lock as usize, real);
-    pthread_rwlock_unlock(lock: RwLock), direct;
-    |place, real| events::release(place, lock as usize, real);
-    pthread_spin_unlock(lock: SpinLock), direct;
-    |place, real| events::release(place, lock as usize, real);
+interpose_each! { events::release:
+    pthread_mutex_unlock [lock as usize] (lock: Mutex), direct;
+    mtx_unlock [lock as usize] (lock: Mutex), direct;
+    pthread_rwlock_unlock [lock as usize] (lock: RwLock), direct;
+    pthread_spin_unlock [lock as usize] (lock: SpinLock), direct;
+}
+
+interpose_each! { events::wait_for_condition:
+    pthread_cond_wait [condition as usize, mutex as usize] (
+        condition: Condition, mutex: Mutex
+    ), c"GLIBC_2.3.2";
+    pthread_cond_timedwait [condition as usize, mutex as usize] (
+        condition: Condition, mutex: Mutex, _time: Time
+    ), c"GLIBC_2.3.2";
+    pthread_cond_clockwait [condition as usize, mutex as usize] (
+        condition: Condition, mutex: Mutex, _clock: c_int, _time: Time
+    );
+    cnd_wait [condition as usize, mutex as usize] (condition: Condition, mutex: Mutex);
+    cnd_timedwait [condition as usize, mutex as usize] (condition: Condition, mutex: Mutex, _time: Time);
+}
+
+interpose_each! { signal:
+    pthread_cond_signal [condition] (condition: Condition), c"GLIBC_2.3.2", direct;
+    pthread_cond_broadcast [condition] (condition: Condition), c"GLIBC_2.3.2", direct;
+    cnd_signal [condition] (condition: Condition), direct;
+    cnd_broadcast [condition] (condition: Condition), direct;
+}
+
+interpose_each! { events::wait_for_post:
+    sem_wait [semaphore as usize] (semaphore: Semaphore);
+    sem_timedwait [semaphore as usize] (semaphore: Semaphore, _time: Time);
+    sem_clockwait [semaphore as usize] (semaphore: Semaphore, _clock: c_int, _time: Time);
 }
 
 interpose! {
-    pthread_cond_wait(condition: Condition, mutex: Mutex), c"GLIBC_2.3.2";
-    |place, real| events::wait_for_condition(place, condition as usize, mutex as usize, real);
-    pthread_cond_timedwait(condition: Condition, mutex: Mutex, _time: Time), c"GLIBC_2.3.2";
-    |place, real| events::wait_for_condition(place, condition as usize, mutex as usize, real);
-    pthread_cond_clockwait(condition: Condition, mutex: Mutex, _clock: c_int, _time: Time);
-    |place, real| events::wait_for_condition(place, condition as usize, mutex as usize, real);
-    cnd_wait(condition: Condition, mutex: Mutex);
-    |place, real| events::wait_for_condition(place, condition as usize, mutex as usize, real);
-    cnd_timedwait(condition: Condition, mutex: Mutex, _time: Time);
-    |place, real| events::wait_for_condition(place, condition as usize, mutex as usize, real);
-
-    pthread_cond_signal(condition: Condition), c"GLIBC_2.3.2", direct;
-    |place, real| signal(place, condition, real);
-    pthread_cond_broadcast(condition: Condition), c"GLIBC_2.3.2", direct;
-    |place, real| signal(place, condition, real);
-    cnd_signal(condition: Condition), direct;
-    |place, real| signal(place, condition, real);
-    cnd_broadcast(condition: Condition), direct;
-    |place, real| signal(place, condition, real);
-
     pthread_barrier_wait(barrier: Barrier);
     |place, real| events::wait_at_barrier(place, barrier as usize, real);
 
-    sem_wait(semaphore: Semaphore);
-    |place, real| events::wait_for_post(place, semaphore as usize, real);
-    sem_timedwait(semaphore: Semaphore, _time: Time);
-    |place, real| events::wait_for_post(place, semaphore as usize, real);
-    sem_clockwait(semaphore: Semaphore, _clock: c_int, _time: Time);
-    |place, real| events::wait_for_post(place, semaphore as usize, real);
     sem_trywait(semaphore: Semaphore), direct;
     |place, real| {
         let result = real();
@@ -290,41 +287,32 @@ fn signal(place: Place, condition: Condition, real: impl FnOnce() -> c_int) -> c
 }
 
 // What begins or ends an object.
+interpose_each! { forget:
+    pthread_mutex_init [lock] (lock: Mutex, _attributes: Attributes), direct;
+    pthread_mutex_destroy [lock] (lock: Mutex), direct;
+    mtx_init [lock] (lock: Mutex, _kind: c_int), direct;
+    pthread_rwlock_init [lock] (lock: RwLock, _attributes: Attributes), direct;
+    pthread_rwlock_destroy [lock] (lock: RwLock), direct;
+    pthread_spin_init [lock] (lock: SpinLock, _shared: c_int), direct;
+    pthread_spin_destroy [lock] (lock: SpinLock), direct;
+    pthread_cond_init [condition] (condition: Condition, _attributes: Attributes), c"GLIBC_2.3.2", direct;
+    pthread_cond_destroy [condition] (condition: Condition), c"GLIBC_2.3.2", direct;
+    cnd_init [condition] (condition: Condition), direct;
+    pthread_barrier_destroy [barrier] (barrier: Barrier), direct;
+    sem_destroy [semaphore] (semaphore: Semaphore), direct;
+}
+
 interpose! {
-    pthread_mutex_init(lock: Mutex, _attributes: Attributes), direct;
-    |place, real| forget(place, lock, real);
-    pthread_mutex_destroy(lock: Mutex), direct;
-    |place, real| forget(place, lock, real);
-    mtx_init(lock: Mutex, _kind: c_int), direct;
-    |place, real| forget(place, lock, real);
-    pthread_rwlock_init(lock: RwLock, _attributes: Attributes), direct;
-    |place, real| forget(place, lock, real);
-    pthread_rwlock_destroy(lock: RwLock), direct;
-    |place, real| forget(place, lock, real);
-    pthread_spin_init(lock: SpinLock, _shared: c_int), direct;
-    |place, real| forget(place, lock, real);
-    pthread_spin_destroy(lock: SpinLock), direct;
-    |place, real| forget(place, lock, real);
-    pthread_cond_init(condition: Condition, _attributes: Attributes), c"GLIBC_2.3.2", direct;
-    |place, real| forget(place, condition, real);
-    pthread_cond_destroy(condition: Condition), c"GLIBC_2.3.2", direct;
-    |place, real| forget(place, condition, real);
-    cnd_init(condition: Condition), direct;
-    |place, real| forget(place, condition, real);
     pthread_barrier_init(barrier: Barrier, _attributes: Attributes, count: c_uint), direct;
     |place, real| {
         events::tell(place, |tracked, _| tracked.begin_barrier(barrier as usize, count.into()));
         real()
     };
-    pthread_barrier_destroy(barrier: Barrier), direct;
-    |place, real| forget(place, barrier, real);
     sem_init(semaphore: Semaphore, _shared: c_int, value: c_uint), direct;
     |place, real| {
         events::tell(place, |tracked, _| tracked.begin_semaphore(semaphore as usize, value.into()));
         real()
     };
-    sem_destroy(semaphore: Semaphore), direct;
-    |place, real| forget(place, semaphore, real);
 }
 
 fn forget<T>(place: Place, object: *mut T, real: impl FnOnce() -> c_int) -> c_int {

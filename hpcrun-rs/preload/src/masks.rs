@@ -6,7 +6,7 @@
 
 use crate::actions::{bits, occupied, set_of};
 use crate::events::waiting;
-use crate::real::{Real, function, real};
+use crate::real::{interpose, real};
 use hpcrun_core::sample::stand_in;
 use std::ffi::c_int;
 use std::ptr;
@@ -37,66 +37,50 @@ fn chosen(set: *const libc::sigset_t, copy: &Option<libc::sigset_t>) -> *const l
     copy.as_ref().map_or(set, ptr::from_ref)
 }
 
-macro_rules! interpose_mask {
-    ($($name:ident $symbol:literal by $inner:ident;)*) => { $(
-        /// Interposed; see the module.
-        ///
-        /// # Safety
-        /// As for libc's function.
-        #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name(
-            how: c_int,
-            set: *const libc::sigset_t,
-            old: *mut libc::sigset_t,
-        ) -> c_int {
-            // SAFETY: the caller's arguments.
-            unsafe { $inner(how, set, old) }
-        }
+type Set = *const libc::sigset_t;
+type Old = *mut libc::sigset_t;
+type ChangeMask = unsafe extern "C" fn(c_int, Set, Old) -> c_int;
 
-        /// The hook's work: a call of the hook itself would reach libc.
-        ///
-        /// # Safety
-        /// As for libc's function.
-        pub(crate) unsafe fn $inner(
-            how: c_int,
-            set: *const libc::sigset_t,
-            old: *mut libc::sigset_t,
-        ) -> c_int {
-            // SAFETY: libc's own function; the set is the caller's or our copy of it, which outlives the
-            // call.
-            unsafe {
-                let real =
-                    real!($symbol: fn(c_int, *const libc::sigset_t, *mut libc::sigset_t) -> c_int);
-                let copy = to_kernel(set);
-                let result = real(how, chosen(set, &copy), old);
-                if result == 0 {
-                    to_program(old);
-                }
-                result
-            }
-        }
-    )* };
+/// Changes a mask by a function of libc.
+///
+/// # Safety
+/// As for libc's function, which is `real`.
+unsafe fn change_by(real: ChangeMask, how: c_int, set: Set, old: Old) -> c_int {
+    // SAFETY: libc's own function; the set is the caller's or our copy of it, which outlives the call.
+    unsafe {
+        let copy = to_kernel(set);
+        shown(real(how, chosen(set, &copy), old), old)
+    }
 }
 
-interpose_mask! {
-    sigprocmask c"sigprocmask" by change_mask;
-    pthread_sigmask c"pthread_sigmask" by change_thread_mask;
+/// Shows what a successful call has stored.
+///
+/// # Safety
+/// `set` must be null or valid.
+unsafe fn shown(result: c_int, set: Old) -> c_int {
+    if result == 0 {
+        // SAFETY: the caller's promise.
+        unsafe { to_program(set) };
+    }
+    result
 }
 
-/// Interposed: the pending stand-in is our signal to the program.
+/// What `sigprocmask` does: a call of the hook itself would reach libc.
 ///
 /// # Safety
 /// As for libc's function.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sigpending(set: *mut libc::sigset_t) -> c_int {
-    // SAFETY: libc's own function, same argument.
-    unsafe {
-        let result = real!(c"sigpending": fn(*mut libc::sigset_t) -> c_int)(set);
-        if result == 0 {
-            to_program(set);
-        }
-        result
-    }
+unsafe fn change_mask(how: c_int, set: Set, old: Old) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { change_by(real!(c"sigprocmask": fn(c_int, Set, Old) -> c_int), how, set, old) }
+}
+
+/// As [`change_mask`], but it returns the error.
+///
+/// # Safety
+/// As for libc's function.
+pub(crate) unsafe fn change_thread_mask(how: c_int, set: Set, old: Old) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { change_by(real!(c"pthread_sigmask": fn(c_int, Set, Old) -> c_int), how, set, old) }
 }
 
 /// Changes the calling thread's mask by one signal.
@@ -110,18 +94,6 @@ fn change(how: c_int, signal: c_int) -> c_int {
     unsafe { change_mask(how, &set_of(1 << (signal - 1)), ptr::null_mut()) }
 }
 
-/// Interposed: equal to libc's function.
-#[unsafe(no_mangle)]
-pub extern "C" fn sighold(signal: c_int) -> c_int {
-    change(libc::SIG_BLOCK, signal)
-}
-
-/// Interposed: equal to libc's function.
-#[unsafe(no_mangle)]
-pub extern "C" fn sigrelse(signal: c_int) -> c_int {
-    change(libc::SIG_UNBLOCK, signal)
-}
-
 /// Does what BSD's functions do with their 32 signals. Returns the previous ones.
 fn change_32(how: c_int, mask: u32) -> c_int {
     let mut old = set_of(0);
@@ -130,40 +102,8 @@ fn change_32(how: c_int, mask: u32) -> c_int {
     bits(&old) as c_int
 }
 
-/// Interposed: equal to libc's function.
-#[unsafe(no_mangle)]
-pub extern "C" fn sigblock(mask: c_int) -> c_int {
-    change_32(libc::SIG_BLOCK, mask as u32)
-}
-
-/// Interposed: equal to libc's function.
-#[unsafe(no_mangle)]
-pub extern "C" fn sigsetmask(mask: c_int) -> c_int {
-    change_32(libc::SIG_SETMASK, mask as u32)
-}
-
-/// Interposed: equal to libc's function.
-#[unsafe(no_mangle)]
-pub extern "C" fn siggetmask() -> c_int {
-    change_32(libc::SIG_BLOCK, 0)
-}
-
-/// Interposed: waits with a mask of 32 signals.
-///
-/// # Safety
-/// As for libc's function.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sigpause(mask: c_int) -> c_int {
-    // SAFETY: the set outlives the call.
-    unsafe { suspend(&set_of((mask as u32).into())) }
-}
-
-/// Interposed: waits with one signal let in.
-///
-/// # Safety
-/// As for libc's function.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn __xpg_sigpause(signal: c_int) -> c_int {
+/// Waits with one signal let in.
+fn pause_for(signal: c_int) -> c_int {
     let mut mask = set_of(0);
     // SAFETY: the sets outlive the calls.
     unsafe {
@@ -173,32 +113,6 @@ pub unsafe extern "C" fn __xpg_sigpause(signal: c_int) -> c_int {
         }
         suspend(&mask)
     }
-}
-
-macro_rules! interpose_masked_wait {
-    ($($name:ident $symbol:literal (
-        $($before:ident: $type:ty,)* -> mask $(, $after:ident: $other:ty)*
-    );)*) => { $(
-        /// Interposed: the thread waits, with its mask but for our signal.
-        ///
-        /// # Safety
-        /// As for libc's function.
-        #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name(
-            $($before: $type,)* mask: *const libc::sigset_t $(, $after: $other)*
-        ) -> c_int {
-            static REAL: Real = Real::new($symbol);
-            // SAFETY: libc's own function; the mask is the caller's or our copy of it, which outlives the
-            // call.
-            unsafe {
-                wait_with(mask, |mask| {
-                    function::<unsafe extern "C" fn(
-                        $($type,)* *const libc::sigset_t $(, $other)*
-                    ) -> c_int>(&REAL)($($before,)* mask $(, $after)*)
-                })
-            }
-        }
-    )* };
 }
 
 /// Waits by `wait`, with the mask that it gets. The handler sees the mask that comes back after the wait, and
@@ -235,18 +149,6 @@ unsafe fn suspend(mask: *const libc::sigset_t) -> c_int {
 }
 
 type Time = *const libc::timespec;
-type Files = *mut libc::fd_set;
-type Polled = *mut libc::pollfd;
-type Events = *mut libc::epoll_event;
-
-interpose_masked_wait! {
-    sigsuspend c"sigsuspend" (-> mask);
-    ppoll c"ppoll" (fds: Polled, n: libc::nfds_t, timeout: Time, -> mask);
-    __ppoll_chk c"__ppoll_chk" (fds: Polled, n: libc::nfds_t, timeout: Time, -> mask, size: usize);
-    pselect c"pselect" (n: c_int, read: Files, write: Files, except: Files, timeout: Time, -> mask);
-    epoll_pwait c"epoll_pwait" (fd: c_int, events: Events, n: c_int, timeout: c_int, -> mask);
-    epoll_pwait2 c"epoll_pwait2" (fd: c_int, events: Events, n: c_int, timeout: Time, -> mask);
-}
 
 /// Waits for a signal of a set by `wait`, which returns the signal, or -1 with an error. If our signal is in
 /// the set, the thread waits for its stand-in. It comes after the handler has found our signal blocked, which
@@ -308,40 +210,11 @@ unsafe fn wait_in_time(
     }
 }
 
-/// Interposed: the thread waits for the program's signals.
+/// What `sigwait` does, which goes on after a signal that is not in the set.
 ///
 /// # Safety
 /// As for libc's function.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sigwaitinfo(
-    set: *const libc::sigset_t,
-    info: *mut libc::siginfo_t,
-) -> c_int {
-    // SAFETY: the caller's arguments.
-    unsafe { wait_in_time(set, info, ptr::null()) }
-}
-
-/// Interposed: the thread waits for the program's signals.
-///
-/// # Safety
-/// As for libc's function.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sigtimedwait(
-    set: *const libc::sigset_t,
-    info: *mut libc::siginfo_t,
-    time: Time,
-) -> c_int {
-    // SAFETY: the caller's arguments.
-    unsafe { wait_in_time(set, info, time) }
-}
-
-/// Interposed: the thread waits for the program's signals. libc's function goes on after a signal that is not
-/// in the set.
-///
-/// # Safety
-/// As for libc's function.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sigwait(set: *const libc::sigset_t, signal: *mut c_int) -> c_int {
+unsafe fn wait_on(set: Set, signal: *mut c_int) -> c_int {
     loop {
         // SAFETY: the caller's set, and a place for the result.
         unsafe {
@@ -371,37 +244,6 @@ pub(crate) unsafe fn system_call(how: c_int, set: *const u64, old: *mut u64) -> 
             *old = bits(&before);
         }
         result
-    }
-}
-
-/// Interposed: the context to enter may carry a mask with our signal.
-///
-/// # Safety
-/// As for libc's function.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn setcontext(context: *mut libc::ucontext_t) -> c_int {
-    // SAFETY: libc's own function, same argument.
-    unsafe {
-        prepare(context);
-        real!(c"setcontext": fn(*mut libc::ucontext_t) -> c_int)(context)
-    }
-}
-
-/// Interposed like [`setcontext`]. The context that is left returns through this frame.
-///
-/// # Safety
-/// As for libc's function.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn swapcontext(
-    left: *mut libc::ucontext_t,
-    context: *mut libc::ucontext_t,
-) -> c_int {
-    // SAFETY: libc's own function, same arguments.
-    unsafe {
-        prepare(context);
-        real!(c"swapcontext": fn(*mut libc::ucontext_t, *mut libc::ucontext_t) -> c_int)(
-            left, context,
-        )
     }
 }
 
@@ -444,4 +286,55 @@ pub(crate) fn with_own_mask<T>(start: impl FnOnce() -> T) -> T {
         }
         _ => start(),
     }
+}
+
+type Files = *mut libc::fd_set;
+type Polled = *mut libc::pollfd;
+type Events = *mut libc::epoll_event;
+type Context = *mut libc::ucontext_t;
+
+macro_rules! interpose_masked_wait {
+    ($($name:ident (
+        $($before:ident: $type:ty,)* -> $mask:ident $(, $after:ident: $other:ty)*
+    );)*) => { interpose! { $(
+        $name($($before: $type,)* $mask: Set $(, $after: $other)*) -> c_int: |_, real|
+            wait_with($mask, |mask| real($($before,)* mask $(, $after)*));
+    )* } };
+}
+
+interpose_masked_wait! {
+    sigsuspend(-> mask);
+    ppoll(fds: Polled, n: libc::nfds_t, timeout: Time, -> mask);
+    __ppoll_chk(fds: Polled, n: libc::nfds_t, timeout: Time, -> mask, size: usize);
+    pselect(n: c_int, read: Files, write: Files, except: Files, timeout: Time, -> mask);
+    epoll_pwait(fd: c_int, events: Events, n: c_int, timeout: c_int, -> mask);
+    epoll_pwait2(fd: c_int, events: Events, n: c_int, timeout: Time, -> mask);
+}
+
+interpose! {
+    sigprocmask(how: c_int, set: Set, old: Old) -> c_int: |_| change_mask(how, set, old);
+    pthread_sigmask(how: c_int, set: Set, old: Old) -> c_int: |_| change_thread_mask(how, set, old);
+    // The pending stand-in is our signal to the program.
+    sigpending(set: Old) -> c_int: |look| shown(look(), set);
+    sighold(signal: c_int) -> c_int: |_| change(libc::SIG_BLOCK, signal);
+    sigrelse(signal: c_int) -> c_int: |_| change(libc::SIG_UNBLOCK, signal);
+    sigblock(mask: c_int) -> c_int: |_| change_32(libc::SIG_BLOCK, mask as u32);
+    sigsetmask(mask: c_int) -> c_int: |_| change_32(libc::SIG_SETMASK, mask as u32);
+    siggetmask() -> c_int: |_| change_32(libc::SIG_BLOCK, 0);
+    sigpause(mask: c_int) -> c_int: |_| suspend(&set_of((mask as u32).into()));
+    __xpg_sigpause(signal: c_int) -> c_int: |_| pause_for(signal);
+    sigwaitinfo(set: Set, info: *mut libc::siginfo_t) -> c_int: |_| wait_in_time(set, info, ptr::null());
+    sigtimedwait(set: Set, info: *mut libc::siginfo_t, time: Time) -> c_int: |_|
+        wait_in_time(set, info, time);
+    sigwait(set: Set, signal: *mut c_int) -> c_int: |_| wait_on(set, signal);
+    // The context to enter may carry a mask with our signal.
+    setcontext(context: Context) -> c_int: |enter| {
+        prepare(context);
+        enter()
+    };
+    // The context that is left returns through this frame.
+    swapcontext(left: Context, context: Context) -> c_int: |enter| {
+        prepare(context);
+        enter()
+    };
 }

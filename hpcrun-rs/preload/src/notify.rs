@@ -2,7 +2,7 @@
 //! (`timer_create`), an asynchronous operation ends (`aio_read` and kin), a message arrives (`mq_notify`), or
 //! a name is found (`getaddrinfo_a`). Each is called by ours, in a thread that is sampled from then on.
 
-use crate::real::{Real, function, real};
+use crate::real::interpose;
 use crate::thread_life::{Start, StartRoutine, hpcrun_thread_start};
 use crate::threads::context;
 use hpcrun_core::threads::{self, with_room};
@@ -14,7 +14,7 @@ use std::ptr;
 /// `struct sigevent` in its form for `SIGEV_THREAD`.
 #[repr(C)]
 #[derive(Clone, Copy)]
-struct Event {
+pub struct Event {
     value: *mut c_void,
     signal: i32,
     notify: i32,
@@ -66,13 +66,13 @@ impl Event {
 /// # Safety
 /// `event` must be null or valid.
 unsafe fn with_event(
-    event: *const libc::sigevent,
+    event: *const Event,
     is_once: bool,
     call: impl FnOnce(*const Event) -> c_int,
 ) -> c_int {
     // SAFETY: the caller's promise.
-    let ours = unsafe { Event::ours(event.cast(), ptr::null_mut(), is_once) };
-    call(ours.as_ref().map_or(event.cast(), ptr::from_ref))
+    let ours = unsafe { Event::ours(event, ptr::null_mut(), is_once) };
+    call(ours.as_ref().map_or(event, ptr::from_ref))
 }
 
 /// Runs in a thread that libc has created.
@@ -123,61 +123,11 @@ unsafe fn give_back(place: *mut Event, notify: *const Notify) {
     }
 }
 
-/// Interposed; see the module.
-///
-/// # Safety
-/// As for libc's function.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn timer_create(
-    clock: libc::clockid_t,
-    event: *mut libc::sigevent,
-    timer: *mut libc::timer_t,
-) -> c_int {
-    // SAFETY: libc's own function, with the caller's event or our copy of it.
-    unsafe {
-        let real =
-            real!(c"timer_create": fn(libc::clockid_t, *const Event, *mut libc::timer_t) -> c_int);
-        with_event(event, false, |event| real(clock, event, timer))
-    }
-}
-
-/// Interposed; see the module.
-///
-/// # Safety
-/// As for libc's function.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn mq_notify(queue: libc::mqd_t, event: *const libc::sigevent) -> c_int {
-    // SAFETY: as above.
-    unsafe {
-        let real = real!(c"mq_notify": fn(libc::mqd_t, *const Event) -> c_int);
-        with_event(event, true, |event| real(queue, event))
-    }
-}
-
-/// Interposed; see the module.
-///
-/// # Safety
-/// As for libc's function.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn getaddrinfo_a(
-    mode: c_int,
-    list: *mut *mut c_void,
-    count: c_int,
-    event: *mut libc::sigevent,
-) -> c_int {
-    // SAFETY: as above.
-    unsafe {
-        let real =
-            real!(c"getaddrinfo_a": fn(c_int, *mut *mut c_void, c_int, *const Event) -> c_int);
-        with_event(event, true, |event| real(mode, list, count, event))
-    }
-}
-
 /// Puts our function into the program's structure of an operation, from which libc reads it at the end.
 ///
 /// # Safety
 /// `operation` must be null or valid, and not under way.
-unsafe fn lend(operation: *mut libc::aiocb) {
+unsafe fn lend(operation: Operation) {
     // SAFETY: the caller's promise; the program leaves the structure alone from now on.
     unsafe {
         if !operation.is_null() {
@@ -193,7 +143,7 @@ unsafe fn lend(operation: *mut libc::aiocb) {
 ///
 /// # Safety
 /// As for [`lend`].
-unsafe fn take_back(operation: *mut libc::aiocb) {
+unsafe fn take_back(operation: Operation) {
     // SAFETY: the caller's promise; our function's value is one of ours.
     unsafe {
         if let Some(operation) = operation.as_mut() {
@@ -208,68 +158,70 @@ unsafe fn take_back(operation: *mut libc::aiocb) {
     }
 }
 
-macro_rules! interpose_operation {
-    ($($name:ident $symbol:literal ($($before:ident: $type:ty,)*);)*) => { $(
-        /// Interposed; see the module.
-        ///
-        /// # Safety
-        /// As for libc's function.
-        #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name($($before: $type,)* operation: *mut libc::aiocb) -> c_int {
-            static REAL: Real = Real::new($symbol);
-            type Function = unsafe extern "C" fn($($type,)* *mut libc::aiocb) -> c_int;
-            // SAFETY: libc's own function, same arguments.
-            unsafe {
-                lend(operation);
-                let result = function::<Function>(&REAL)($($before,)* operation);
-                if result != 0 {
-                    take_back(operation);
-                }
-                result
-            }
+/// Makes a call that begins an operation.
+///
+/// # Safety
+/// As for [`lend`].
+unsafe fn operate(operation: Operation, call: impl FnOnce() -> c_int) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe {
+        lend(operation);
+        let result = call();
+        if result != 0 {
+            take_back(operation);
         }
-    )* };
+        result
+    }
+}
+
+/// Begins the operations of a list. Those that do not begin keep our function, which calls theirs.
+///
+/// # Safety
+/// The list must have so many operations, each as for [`lend`].
+unsafe fn operate_all(list: *const Operation, count: c_int) {
+    let is_one = |operation: &Operation| {
+        // SAFETY: the caller's promise.
+        unsafe { operation.as_ref() }.is_some_and(|o| o.aio_lio_opcode != libc::LIO_NOP)
+    };
+    // SAFETY: the caller's promise.
+    let operations = (0..count.max(0) as usize).map(|i| unsafe { *list.add(i) });
+    // SAFETY: the same.
+    operations.filter(is_one).for_each(|operation| unsafe { lend(operation) });
+}
+
+type Operation = *mut libc::aiocb;
+
+macro_rules! interpose_operation {
+    ($($name:ident ($($before:ident: $type:ty,)*);)*) => { interpose! { $(
+        $name($($before: $type,)* operation: Operation) -> c_int: |call| operate(operation, call);
+    )* } };
 }
 
 interpose_operation! {
-    aio_read c"aio_read" ();
-    aio_read64 c"aio_read64" ();
-    aio_write c"aio_write" ();
-    aio_write64 c"aio_write64" ();
-    aio_fsync c"aio_fsync" (how: c_int,);
-    aio_fsync64 c"aio_fsync64" (how: c_int,);
+    aio_read();
+    aio_read64();
+    aio_write();
+    aio_write64();
+    aio_fsync(how: c_int,);
+    aio_fsync64(how: c_int,);
 }
 
 macro_rules! interpose_list {
-    ($($name:ident $symbol:literal;)*) => { $(
-        /// Interposed; see the module. Operations that do not begin keep our function, which calls theirs.
-        ///
-        /// # Safety
-        /// As for libc's function.
-        #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name(
-            mode: c_int,
-            list: *const *mut libc::aiocb,
-            count: c_int,
-            event: *mut libc::sigevent,
-        ) -> c_int {
-            // SAFETY: libc's own function; the list has so many operations (the caller's promise).
-            unsafe {
-                let operations = (0..count.max(0) as usize).map(|i| *list.add(i));
-                let is_one = |o: &*mut libc::aiocb| {
-                    o.as_ref().is_some_and(|o| o.aio_lio_opcode != libc::LIO_NOP)
-                };
-                operations.filter(is_one).for_each(|operation| lend(operation));
-                let real = real!($symbol: fn(
-                    c_int, *const *mut libc::aiocb, c_int, *const Event,
-                ) -> c_int);
-                with_event(event, true, |event| real(mode, list, count, event))
-            }
-        }
-    )* };
+    ($($name:ident)*) => { interpose! { $(
+        $name(mode: c_int, list: *const Operation, count: c_int, event: *const Event) -> c_int: |_, real| {
+            operate_all(list, count);
+            with_event(event, true, |event| real(mode, list, count, event))
+        };
+    )* } };
 }
 
-interpose_list! {
-    lio_listio c"lio_listio";
-    lio_listio64 c"lio_listio64";
+interpose_list! { lio_listio lio_listio64 }
+
+interpose! {
+    timer_create(clock: libc::clockid_t, event: *const Event, timer: *mut libc::timer_t) -> c_int:
+        |_, real| with_event(event, false, |event| real(clock, event, timer));
+    mq_notify(queue: libc::mqd_t, event: *const Event) -> c_int: |_, real|
+        with_event(event, true, |event| real(queue, event));
+    getaddrinfo_a(mode: c_int, list: *mut *mut c_void, count: c_int, event: *const Event) -> c_int:
+        |_, real| with_event(event, true, |event| real(mode, list, count, event));
 }

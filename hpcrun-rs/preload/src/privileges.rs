@@ -2,7 +2,7 @@
 //! what they measure from then on goes into a folder that is held open, and is theirs to write. Nothing of
 //! the measurement directory becomes writable for anybody else.
 
-use crate::real::real;
+use crate::real::interpose;
 use hpcrun_core::session;
 use hpcrun_core::threads::with_room;
 use std::ffi::{c_char, c_int};
@@ -24,69 +24,26 @@ fn before(user: libc::uid_t) {
     }
 }
 
-macro_rules! interpose {
-    ($($name:ident($symbol:literal, $($argument:ident),*) by $user:expr;)*) => { $(
-        /// Interposed; see the module.
-        ///
-        /// # Safety
-        /// As for libc's function.
-        #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name($($argument: libc::uid_t),*) -> c_int {
-            with_room(|| before($user));
-            // SAFETY: libc's own function, same arguments.
-            unsafe { interpose!(@real $symbol, $($argument),*) }
-        }
-    )* };
-    (@real $symbol:literal, $a:ident) => {
-        real!($symbol: fn(libc::uid_t) -> c_int)($a)
-    };
-    (@real $symbol:literal, $a:ident, $b:ident) => {
-        real!($symbol: fn(libc::uid_t, libc::uid_t) -> c_int)($a, $b)
-    };
-    (@real $symbol:literal, $a:ident, $b:ident, $c:ident) => {
-        real!($symbol: fn(libc::uid_t, libc::uid_t, libc::uid_t) -> c_int)($a, $b, $c)
-    };
-}
-
-interpose! {
-    setuid(c"setuid", user) by user;
-    seteuid(c"seteuid", effective) by effective;
-    setreuid(c"setreuid", user, effective) by effective;
-    setresuid(c"setresuid", user, effective, saved) by effective;
-}
-
 /// Makes a call that gives the process another root or other mounts.
 pub(crate) fn moving<T>(call: impl FnOnce() -> T) -> T {
     with_room(session::hold_folder);
     call()
 }
 
-/// Interposed; see the module.
-///
-/// # Safety
-/// As for libc's function.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn chroot(path: *const c_char) -> c_int {
-    // SAFETY: libc's own function, same argument.
-    moving(|| unsafe { real!(c"chroot": fn(*const c_char) -> c_int)(path) })
+/// Makes a call by which the process gets this effective user.
+fn becoming(user: libc::uid_t, call: impl FnOnce() -> c_int) -> c_int {
+    with_room(|| before(user));
+    call()
 }
 
-/// Interposed; see the module.
-///
-/// # Safety
-/// As for libc's function.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn unshare(flags: c_int) -> c_int {
-    // SAFETY: libc's own function, same argument.
-    moving(|| unsafe { real!(c"unshare": fn(c_int) -> c_int)(flags) })
-}
+type User = libc::uid_t;
 
-/// Interposed; see the module.
-///
-/// # Safety
-/// As for libc's function.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn setns(namespace: c_int, kind: c_int) -> c_int {
-    // SAFETY: libc's own function, same arguments.
-    moving(|| unsafe { real!(c"setns": fn(c_int, c_int) -> c_int)(namespace, kind) })
+interpose! {
+    setuid(user: User) -> c_int: |call| becoming(user, call);
+    seteuid(effective: User) -> c_int: |call| becoming(effective, call);
+    setreuid(user: User, effective: User) -> c_int: |call| becoming(effective, call);
+    setresuid(user: User, effective: User, saved: User) -> c_int: |call| becoming(effective, call);
+    chroot(path: *const c_char) -> c_int: |call| moving(call);
+    unshare(flags: c_int) -> c_int: |call| moving(call);
+    setns(namespace: c_int, kind: c_int) -> c_int: |call| moving(call);
 }

@@ -1,4 +1,4 @@
-//! libc's own functions behind the interposed ones, found by `dlsym(RTLD_NEXT)` at first use.
+//! Interposed functions, and libc's own behind them, found by `dlsym(RTLD_NEXT)` at first use.
 //!
 //! A look-up is idempotent: two threads that race store the same pointer.
 
@@ -102,3 +102,63 @@ macro_rules! real {
     }};
 }
 pub(crate) use real;
+
+/// Where libc's function of an interposed one is kept: of another name or a version if they are given.
+macro_rules! real_of {
+    ($name:ident) => {
+        $crate::real::Real::new($crate::real::terminated(concat!(stringify!($name), "\0")))
+    };
+    ($name:ident as $symbol:literal) => {
+        $crate::real::Real::new($symbol)
+    };
+    ($name:ident at $version:literal) => {
+        $crate::real::Real::versioned(
+            $crate::real::terminated(concat!(stringify!($name), "\0")),
+            $version,
+        )
+    };
+}
+pub(crate) use real_of;
+
+/// A text that ends with a zero byte, as C has it.
+pub(crate) const fn terminated(text: &'static str) -> &'static CStr {
+    match CStr::from_bytes_with_nul(text.as_bytes()) {
+        Ok(text) => text,
+        Err(_) => panic!(),
+    }
+}
+
+/// Interposes functions of libc, each with its own signature. The body has the parameters; the first name
+/// before it calls libc's function with the same arguments, the second is libc's function.
+macro_rules! interpose {
+    ($(
+        $(#[$attribute:meta])*
+        $name:ident $(as $symbol:literal)? $(at $version:literal)?
+            ($($argument:ident: $type:ty),* $(,)?) $(-> $result:ty)?:
+        |$same:pat_param $(, $real:ident)?| $body:expr;
+    )*) => { $(
+        $(#[$attribute])*
+        /// Interposed.
+        ///
+        /// # Safety
+        /// As for libc's function.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name($($argument: $type),*) $(-> $result)? {
+            type Function = unsafe extern "C" fn($($type),*) $(-> $result)?;
+            static REAL: $crate::real::Real = $crate::real::real_of!($name $(as $symbol)? $(at $version)?);
+            let libc = || {
+                // SAFETY: libc's function of this name and signature.
+                unsafe { $crate::real::function::<Function>(&REAL) }
+            };
+            // SAFETY: the caller's promise: the arguments are right for libc's function.
+            let $same = || unsafe { libc()($($argument),*) };
+            $(let $real = libc();)?
+            // SAFETY: the same; a body acts on the arguments as libc's function may.
+            #[allow(unused_unsafe)]
+            unsafe {
+                $body
+            }
+        }
+    )* };
+}
+pub(crate) use interpose;

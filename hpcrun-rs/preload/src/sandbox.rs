@@ -1,7 +1,7 @@
 //! Sandboxes that the program enters: our own calls are arranged for what will be refused.
 
 use crate::heap;
-use crate::real::real;
+use crate::real::interpose;
 use crate::start;
 use hpcrun_core::sandbox::{self, Instruction, Refused};
 use hpcrun_core::session;
@@ -75,27 +75,11 @@ pub(crate) fn leaving_files(call: impl FnOnce() -> c_long) -> c_long {
     call()
 }
 
-/// Interposed: sandboxes.
-///
-/// # Safety
-/// As for libc's function, which is variadic: at most four more arguments, all of them words.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn prctl(
-    option: c_int,
-    a: c_ulong,
-    b: c_ulong,
-    c: c_ulong,
-    d: c_ulong,
-) -> c_int {
-    // SAFETY: libc's own function, same arguments.
-    let call = || unsafe {
-        real!(c"prctl": fn(c_int, c_ulong, c_ulong, c_ulong, c_ulong) -> c_int)(option, a, b, c, d)
-    };
-    match option {
-        // The modes count from 1 here. SAFETY: the program's own filter.
-        libc::PR_SET_SECCOMP => unsafe {
-            entering(a as c_long - 1, b as c_long, || call().into()) as c_int
-        },
+interpose! {
+    // Variadic: at most four more arguments, all of them words.
+    prctl(option: c_int, a: c_ulong, b: c_ulong, c: c_ulong, d: c_ulong) -> c_int: |call| match option {
+        // The modes count from 1 here.
+        libc::PR_SET_SECCOMP => entering(a as c_long - 1, b as c_long, || call().into()) as c_int,
         _ => call(),
-    }
+    };
 }

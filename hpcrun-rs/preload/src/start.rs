@@ -1,7 +1,7 @@
 //! Starts the sampler before `main`, and ends it at exit.
 
 use crate::children::{self, Strings, environ};
-use crate::real::real;
+use crate::real::{interpose, real};
 use crate::{bindings, fork, thread_life, tracers, writer};
 use hpc_formats::process::{THREAD_OF, text_of};
 use hpcrun_core::config::Config;
@@ -94,29 +94,25 @@ fn begin(config: Config, arguments: Vec<String>) -> Result<(), String> {
     Ok(())
 }
 
-/// Interposed: `_start` calls this when the constructors of all libraries have run, and the critical path
-/// begins. The last call is a jump if the compiler optimises: then no frame of ours stays.
-///
-/// # Safety
-/// As for libc's function.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn __libc_start_main(
-    main: usize,
-    count: usize,
-    arguments: usize,
-    init: usize,
-    fini: usize,
-    end: usize,
-    stack: usize,
-) -> c_int {
-    path::begin();
-    threads::current().inspect(|thread| thread.begin_main_path());
-    // SAFETY: libc's own function, same arguments.
-    unsafe {
-        real!(c"__libc_start_main": fn(usize, usize, usize, usize, usize, usize, usize) -> c_int)(
-            main, count, arguments, init, fini, end, stack,
-        )
-    }
+interpose! {
+    // `_start` calls this when the constructors of all libraries have run, and the critical path begins. The
+    // last call is a jump if the compiler optimises: then no frame of ours stays.
+    __libc_start_main(
+        main: usize, count: usize, arguments: usize, init: usize, fini: usize, end: usize, stack: usize
+    ) -> c_int: |call| {
+        path::begin();
+        threads::current().inspect(|thread| thread.begin_main_path());
+        call()
+    };
+    // Ends the process without exit functions.
+    _exit(status: c_int) -> !: |exit| {
+        stop("_exit");
+        exit()
+    };
+    _Exit(status: c_int) -> !: |exit| {
+        stop("_exit");
+        exit()
+    };
 }
 
 unsafe extern "C" {
@@ -165,26 +161,4 @@ fn note_unseen() {
 
 unsafe extern "C" fn at_exit(_: *mut c_void) {
     stop("exit");
-}
-
-/// Interposed: ends the process without exit functions.
-///
-/// # Safety
-/// As for libc's function.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn _exit(status: c_int) -> ! {
-    stop("_exit");
-    // SAFETY: libc's own function, same argument.
-    unsafe { real!(c"_exit": fn(c_int) -> !)(status) }
-}
-
-/// Interposed like [`_exit`].
-///
-/// # Safety
-/// As for libc's function.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn _Exit(status: c_int) -> ! {
-    stop("_exit");
-    // SAFETY: libc's own function, same argument.
-    unsafe { real!(c"_Exit": fn(c_int) -> !)(status) }
 }

@@ -2,7 +2,7 @@
 
 use crate::events::{self, Place};
 use crate::fork;
-use crate::real::real;
+use crate::real::{interpose, real};
 use crate::start;
 use crate::thread_life::{Start, StartRoutine, hpcrun_thread_start, take_back};
 use hpcrun_core::session;
@@ -11,19 +11,30 @@ use hpcrun_core::unwind::Registers;
 use std::ffi::{c_int, c_void};
 use std::ptr;
 
-/// Interposed: captures the creation context.
-///
-/// # Safety
-/// As for libc's function.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn pthread_create(
-    thread: *mut libc::pthread_t,
-    attributes: *const libc::pthread_attr_t,
-    routine: StartRoutine,
-    argument: *mut c_void,
-) -> i32 {
-    // SAFETY: the caller's own arguments.
-    unsafe { create(thread, attributes, routine, argument) }
+type Attributes = *const libc::pthread_attr_t;
+
+interpose! {
+    // Captures the creation context.
+    pthread_create(
+        thread: *mut libc::pthread_t, attributes: Attributes, routine: StartRoutine, argument: *mut c_void
+    ) -> c_int: |_| create(thread, attributes, routine, argument);
+    // glibc's function calls its own `pthread_create`, which is not interposed. A C11 routine returns an
+    // integer, and `thrd_join` reads only that part of the result.
+    thrd_create(
+        thread: *mut libc::pthread_t, routine: StartRoutine, argument: *mut c_void
+    ) -> c_int: |_| match create(thread, ptr::null(), routine, argument) {
+        0 => THRD_SUCCESS,
+        libc::ENOMEM | libc::EAGAIN => THRD_NOMEM,
+        _ => THRD_ERROR,
+    };
+    // Creates a thread without libc's thread functions. Variadic: at most three more arguments, which are
+    // passed on unread.
+    clone(
+        routine: CloneRoutine, stack: *mut c_void, flags: c_int, argument: *mut c_void,
+        parent_id: *mut c_void, storage: *mut c_void, child_id: *mut c_void
+    ) -> c_int: |_, real| begin(routine, stack, flags, argument, |routine, argument| {
+        real(routine, stack, flags, argument, parent_id, storage, child_id)
+    });
 }
 
 /// Creates a thread with its creator's context.
@@ -72,63 +83,33 @@ pub(crate) fn context(registers: Registers) -> (u32, u32) {
     kept.unwrap_or((0, 0))
 }
 
-/// Interposed: glibc's function calls its own `pthread_create`, which is not interposed.
-///
-/// # Safety
-/// As for libc's function.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn thrd_create(
-    thread: *mut libc::pthread_t,
-    routine: StartRoutine,
-    argument: *mut c_void,
-) -> i32 {
-    // A C11 routine returns an integer, and `thrd_join` reads only that part of the result. SAFETY: the
-    // caller's own arguments.
-    match unsafe { create(thread, ptr::null(), routine, argument) } {
-        0 => THRD_SUCCESS,
-        libc::ENOMEM | libc::EAGAIN => THRD_NOMEM,
-        _ => THRD_ERROR,
-    }
-}
-
 const THRD_SUCCESS: i32 = 0;
 const THRD_ERROR: i32 = 2;
 const THRD_NOMEM: i32 = 3;
 
 type CloneRoutine = unsafe extern "C" fn(*mut c_void) -> c_int;
 
-/// Interposed: creates a thread without libc's thread functions, which uses its creator's thread-local
-/// storage. It is sampled; its waits in libc count as its creator's. A thread with its own storage is not
-/// sampled, since the handler could not find its state.
+/// What `clone` does. A thread that it creates uses its creator's thread-local storage: it is sampled, and
+/// its waits in libc count as its creator's. A thread with its own storage is not sampled, since the handler
+/// could not find its state.
 ///
 /// # Safety
-/// As for libc's function, which is variadic: at most three more arguments, which are passed on unread.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn clone(
+/// As for libc's function, which `real` calls with its other arguments.
+unsafe fn begin(
     routine: CloneRoutine,
     stack: *mut c_void,
     flags: c_int,
     argument: *mut c_void,
-    parent_id: *mut c_void,
-    storage: *mut c_void,
-    child_id: *mut c_void,
+    real: impl FnOnce(CloneRoutine, *mut c_void) -> c_int,
 ) -> c_int {
-    // SAFETY: libc's signature.
-    let real = unsafe {
-        real!(c"clone": fn(
-            CloneRoutine, *mut c_void, c_int, *mut c_void, *mut c_void, *mut c_void, *mut c_void,
-        ) -> c_int)
-    };
     if flags & libc::CLONE_VM == 0 && session::is_running() {
+        // The child has a copy of our frame.
         let mut fork = (routine, argument);
-        let fork = ptr::from_mut(&mut fork).cast();
-        // SAFETY: libc's own function; the child has a copy of our frame.
-        return unsafe { real(forked, stack, flags, fork, parent_id, storage, child_id) };
+        return real(forked, ptr::from_mut(&mut fork).cast());
     }
     let kind = flags & (libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_SETTLS);
     if kind != libc::CLONE_VM || stack.is_null() || !session::is_running() {
-        // SAFETY: libc's own function, same arguments.
-        return unsafe { real(routine, stack, flags, argument, parent_id, storage, child_id) };
+        return real(routine, argument);
     }
     // SAFETY: both types return a word; libc reads the part that the routine's type has.
     let as_start: StartRoutine = unsafe { std::mem::transmute(routine) };
@@ -138,7 +119,7 @@ pub unsafe extern "C" fn clone(
     unsafe {
         (*start).stack = Some(session::mapping_below(stack as u64));
         threads::current().inspect(|t| t.path().share());
-        let child = real(cloned, stack, flags, start.cast(), parent_id, storage, child_id);
+        let child = real(cloned, start.cast());
         if child < 0 {
             take_back(start);
         }

@@ -1,6 +1,6 @@
 //! Tracers: each sample would stop a process that another program traces, so it has none. The report says so.
 
-use crate::real::real;
+use crate::real::interpose;
 use crate::start;
 use std::ffi::{c_int, c_long, c_void};
 
@@ -26,22 +26,12 @@ pub(crate) fn before_request(request: c_long) {
     }
 }
 
-/// Interposed; see the module.
-///
-/// # Safety
-/// As for libc's function, which is variadic: three more arguments, which are passed on unread.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ptrace(
-    request: c_int,
-    process: libc::pid_t,
-    address: *mut c_void,
-    data: *mut c_void,
-) -> c_long {
-    before_request(request.into());
-    // SAFETY: libc's own function, same arguments.
-    unsafe {
-        real!(c"ptrace": fn(c_int, libc::pid_t, *mut c_void, *mut c_void) -> c_long)(
-            request, process, address, data,
-        )
-    }
+interpose! {
+    // Variadic: three more arguments, which are passed on unread.
+    ptrace(
+        request: c_int, process: libc::pid_t, address: *mut c_void, data: *mut c_void
+    ) -> c_long: |call| {
+        before_request(request.into());
+        call()
+    };
 }

@@ -13,7 +13,7 @@ use crate::exec;
 use crate::fork;
 use crate::masks;
 use crate::privileges;
-use crate::real::{Real, real};
+use crate::real::interpose;
 use crate::sandbox;
 use crate::start;
 use crate::tracers;
@@ -24,31 +24,10 @@ use std::ffi::{c_int, c_long, c_uint, c_void};
 /// Interposes functions that wait: `$how` runs libc's function, and is told the argument in brackets.
 macro_rules! interpose_wait {
     ($how:ident: $(
-        $name:ident $([$of:ident])? ($($argument:ident: $type:ty),*) -> $result:ty $(, $version:literal)?;
-    )*) => { $(
-        /// Interposed; see the module.
-        ///
-        /// # Safety
-        /// As for libc's function.
-        #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name($($argument: $type),*) -> $result {
-            const NAME: &std::ffi::CStr = match std::ffi::CStr::from_bytes_with_nul(
-                concat!(stringify!($name), "\0").as_bytes(),
-            ) {
-                Ok(name) => name,
-                Err(_) => panic!(),
-            };
-            static REAL: Real = interpose_wait!(@real $($version)?);
-            // SAFETY: libc's function of this name and signature, same arguments.
-            $how($($of,)? || unsafe {
-                crate::real::function::<unsafe extern "C" fn($($type),*) -> $result>(&REAL)(
-                    $($argument),*
-                )
-            })
-        }
-    )* };
-    (@real) => { Real::new(NAME) };
-    (@real $version:literal) => { Real::versioned(NAME, $version) };
+        $name:ident $([$of:ident])? ($($argument:ident: $type:ty),*) -> $result:ty;
+    )*) => { interpose! { $(
+        $name($($argument: $type),*) -> $result: |wait| $how($($of,)? wait);
+    )* } };
 }
 
 type Time = *const libc::timespec;
@@ -107,50 +86,36 @@ interpose_wait! {
     fdatasync(fd: c_int) -> c_int;
 }
 
-/// Interposed: a thread that gives up its core has nothing to do. Schedulers that do not cooperate search for
-/// tasks in such a loop.
-///
-/// # Safety
-/// As for libc's function.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sched_yield() -> c_int {
-    // SAFETY: libc's signature.
-    let real = unsafe { real!(c"sched_yield": fn() -> c_int) };
-    // What a message-passing library does in calls that do not wait is work, with an overhead tag.
-    let state = threads::current().filter(|t| !t.is_in_call() || t.waits_in_call());
-    state.inspect(|t| t.begin_yield());
-    // SAFETY: libc's own function.
-    let result = unsafe { real() };
-    state.inspect(|t| t.end_yield());
-    result
+interpose! {
+    // A thread that gives up its core has nothing to do. Schedulers that do not cooperate search for tasks in
+    // such a loop. What a message-passing library does in calls that do not wait is work, with an overhead
+    // tag.
+    sched_yield() -> c_int: |give_up| {
+        let state = threads::current().filter(|t| !t.is_in_call() || t.waits_in_call());
+        state.inspect(|t| t.begin_yield());
+        let result = give_up();
+        state.inspect(|t| t.end_yield());
+        result
+    };
+    // Futex waits, by which the locks of Rust and other languages block, the calls that close descriptors or
+    // change signals, and the one that ends the process. The kernel takes at most six arguments, all of them
+    // words. If the caller passes fewer, the others are unspecified, and the system call ignores them.
+    syscall(
+        number: c_long, a: c_long, b: c_long, c: c_long, d: c_long, e: c_long, f: c_long
+    ) -> c_long: |call| system_call(number, [a, b, c, d], call);
 }
 
 const FUTEX_COMMANDS: c_long = !(libc::FUTEX_PRIVATE_FLAG | libc::FUTEX_CLOCK_REALTIME) as c_long;
 
-/// Interposed: futex waits, by which the locks of Rust and other languages block, the calls that close
-/// descriptors or change signals, and the one that ends the process.
-///
-/// The kernel takes at most six arguments, all of them words. If the caller passes fewer, the others are
-/// unspecified, and the system call ignores them.
+/// A system call by libc's function.
 ///
 /// # Safety
-/// As for libc's function.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn syscall(
+/// As for the system call, with these as its first arguments.
+unsafe fn system_call(
     number: c_long,
-    a: c_long,
-    b: c_long,
-    c: c_long,
-    d: c_long,
-    e: c_long,
-    f: c_long,
+    [a, b, c, d]: [c_long; 4],
+    call: impl FnOnce() -> c_long,
 ) -> c_long {
-    // SAFETY: libc's own function, same arguments.
-    let call = || unsafe {
-        real!(c"syscall": fn(
-            c_long, c_long, c_long, c_long, c_long, c_long, c_long,
-        ) -> c_long)(number, a, b, c, d, e, f)
-    };
     match number {
         libc::SYS_futex
             if matches!(
@@ -201,7 +166,7 @@ pub unsafe extern "C" fn syscall(
         }
         // SAFETY: as for libc's function; the arguments are the caller's.
         libc::SYS_execve => unsafe {
-            exec::by_system_call(a as *const _, b as *const _, c as *const _)
+            exec::by_path(a as *const _, b as *const _, c as *const _).into()
         },
         libc::SYS_chroot | libc::SYS_pivot_root | libc::SYS_unshare => privileges::moving(call),
         libc::SYS_exit_group => {
