@@ -21,4 +21,5 @@ mod predictions;
 mod queries;
 mod runs;
 mod support;
+mod synthetic;
 mod threads;

@@ -27,7 +27,7 @@ const CRATES: [(&str, &[&str]); 18] = [
     ("hpcprof-rs", &["hpcstruct-rs", "hpc-formats", "start-up"]),
     ("hpcrun-fixtures", &["work-stealing-actors", "work-stealing-rt"]),
     ("hpcrun-tests", &["hpc-formats", "hpcstruct-rs"]),
-    ("xtask", &["hpc-formats"]),
+    ("xtask", &[]),
 ];
 
 /// The rooms of `hpcrun-core` on the way of a sample: each uses only those before it.

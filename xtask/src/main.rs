@@ -6,9 +6,7 @@
 //! * `install` ([`install`]): the tools, built once, into cargo's folder of programs.
 //! * `nightly` ([`nightly`]): every check, and the long tests.
 //! * `overhead` ([`overhead`]): what profiling costs, against an unprofiled program.
-//! * `predictions` ([`predictions`]): times that critical paths predict, beside measured ones.
 //! * `rayon-tests` ([`rayon_tests`]): rayon's own tests on our `rayon-core`.
-//! * `synthetic` ([`synthetic`]): measurement directories of any size, for benchmarks of the merge.
 //! * `torture` ([`torture`]): the stress test of runtime and profiler.
 
 #![forbid(unsafe_code)]
@@ -20,11 +18,9 @@ mod fuzz_seeds;
 mod install;
 mod nightly;
 mod overhead;
-mod predictions;
 mod rayon_core;
 mod rayon_tests;
 mod statistics;
-mod synthetic;
 mod torture;
 
 use clap::{Parser, Subcommand};
@@ -47,16 +43,12 @@ enum Task {
     Overhead(overhead::Options),
     /// Write real files for the fuzz targets to begin with
     FuzzSeeds,
-    /// Compare times that critical paths predict with measured ones and print a Markdown table
-    Predictions(predictions::Options),
     /// Run rayon's own tests on this repository's rayon-core
     RayonTests(rayon_tests::Options),
     /// Compare our runtime with rayon, chili, TBB and OpenMP and print a Markdown table
     CompareRuntimes(compare_runtimes::Options),
     /// Run every check whatever has changed, all conditions, and the long tests
     Nightly(nightly::Options),
-    /// Write measurement directories of any size and print their exact totals
-    Synthetic(synthetic::Options),
     /// Random fork-join trees with panics in all places, profiled and judged
     Torture(torture::Options),
 }
@@ -67,11 +59,9 @@ fn main() -> ExitCode {
         Task::Install(options) => install::run(&options),
         Task::Overhead(options) => overhead::run(&options),
         Task::FuzzSeeds => fuzz_seeds::run(),
-        Task::Predictions(options) => predictions::run(&options),
         Task::RayonTests(options) => rayon_tests::run(&options),
         Task::CompareRuntimes(options) => compare_runtimes::run(&options),
         Task::Nightly(options) => nightly::run(&options),
-        Task::Synthetic(options) => synthetic::run(&options),
         Task::Torture(options) => torture::run(&options),
     };
     match result {
