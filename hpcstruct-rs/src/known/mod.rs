@@ -1,7 +1,7 @@
 //! What is known of runtimes, libraries, the system and what waits, for the analyser and for views.
 //!
 //! `table.txt` has it all; this module reads it. Nothing else in hpcstruct-rs and hpcprof-rs lists such
-//! names, but for what a single procedure does: that it never returns ([`crate::code`]), or begins a region.
+//! names, but for what begins a region.
 
 pub(crate) mod globs;
 
@@ -35,6 +35,8 @@ numbered! {
         Entry = 16, "entry";
         Interpreter = 17, "interpreter";
         Iterators = 18, "iterators";
+        NoReturn = 19, "no-return";
+        NoThrow = 20, "no-throw";
     }
 }
 

@@ -6,51 +6,8 @@
 //! procedures that only call each other count as returning.
 
 use crate::base::parallel;
-use crate::code::disasm::procedure_code::{Code, Kind, Layout};
-
-/// C and C++ procedures that never return.
-const NAMES: [&str; 40] = [
-    "abort",
-    "exit",
-    "_exit",
-    "_Exit",
-    "quick_exit",
-    "longjmp",
-    "_longjmp",
-    "siglongjmp",
-    "__longjmp_chk",
-    "pthread_exit",
-    "thrd_exit",
-    "err",
-    "errx",
-    "verr",
-    "verrx",
-    "__assert_fail",
-    "__assert_perror_fail",
-    "__assert",
-    "__stack_chk_fail",
-    "__stack_chk_fail_local",
-    "__fortify_fail",
-    "__chk_fail",
-    "__libc_fatal",
-    "__libc_start_main",
-    "_Unwind_Resume",
-    "__cxa_throw",
-    "__cxa_rethrow",
-    "__cxa_bad_cast",
-    "__cxa_bad_typeid",
-    "__cxa_pure_virtual",
-    "__cxa_deleted_virtual",
-    "__cxa_throw_bad_array_new_length",
-    "__cxa_throw_bad_array_length",
-    "__cxa_call_unexpected",
-    "__cxa_call_terminate",
-    "__clang_call_terminate",
-    "__ubsan_handle_builtin_unreachable",
-    "_ZSt9terminatev",
-    "_ZSt10unexpectedv",
-    "_ZSt17rethrow_exceptionNSt15__exception_ptr13exception_ptrE",
-];
+use crate::code::disasm::procedure_code::{self as unit, Code, Layout};
+use crate::known::{self, Kind};
 
 /// Procedures of Go that go on with another stack; who comes back to this one returns from them.
 const SWITCHES: [&[u8]; 2] = [b"runtime.mcall", b"runtime.mcall.abi0"];
@@ -60,54 +17,16 @@ pub(crate) fn known_to_return(name: &[u8]) -> bool {
     SWITCHES.contains(&name)
 }
 
-/// Parts of mangled names of Rust procedures that never return, in both manglings.
-const RUST: [&str; 28] = [
-    "4core9panicking5panic",
-    "4core9panicking9panic_",
-    "13unwrap_failed",
-    "13expect_failed",
-    "16slice_error_fail",
-    "16slice_index_fail",
-    "panic_on_ord_violation",
-    "panic_already_",
-    "panic_for_",
-    "19slice_error_fail_rt",
-    "22slice_index_order_fail",
-    "24slice_end_index_len_fail",
-    "26slice_start_index_len_fail",
-    "29slice_end_index_overflow_fail",
-    "31slice_start_index_overflow_fail",
-    "17len_mismatch_fail",
-    "13assert_failed",
-    "19assert_failed_inner",
-    "16capacity_overflow",
-    "7raw_vec12handle_error",
-    "18handle_alloc_error",
-    "17rust_begin_unwind",
-    "10rust_panic",
-    "20rust_panic_with_hook",
-    "3std9panicking11begin_panic",
-    "3std5panic13resume_unwind",
-    "3std7process5abort",
-    "3std7process4exit",
-];
-
 /// Whether a procedure is known by its linkage name never to return.
 pub(crate) fn never_returns(name: &[u8]) -> bool {
-    let Ok(name) = std::str::from_utf8(name) else {
-        return false;
-    };
+    let name = std::str::from_utf8(name).unwrap_or("");
     let name = name.split('@').next().unwrap_or(name);
-    if name == "rust_begin_unwind" || NAMES.contains(&name) {
-        return true;
-    }
-    if let Some(rest) = name.strip_prefix("_ZSt") {
-        return rest.trim_start_matches(|c: char| c.is_ascii_digit()).starts_with("__throw_");
-    }
-    if !name.starts_with("_ZN") && !name.starts_with("_R") {
-        return false;
-    }
-    panicking(name) || RUST.iter().any(|part| name.contains(part))
+    known::is(Kind::NoReturn, name) || is_mangled(name) && panicking(name)
+}
+
+/// Whether a name is mangled as Rust's are, or C++'s of nested procedures.
+fn is_mangled(name: &str) -> bool {
+    name.starts_with("_R") || name.starts_with("_ZN")
 }
 
 /// Whether the name of a procedure of this module says that it never returns. A quick test for the
@@ -116,10 +35,7 @@ pub(crate) fn known_never_to_return(name: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(name) else {
         return false;
     };
-    if text.starts_with("_R") || text.starts_with("_ZN") {
-        return panicking(text);
-    }
-    never_returns(name)
+    if is_mangled(text) { panicking(text) } else { never_returns(name) }
 }
 
 /// `core::panicking::panic…`, whatever the length of the last part.
@@ -132,59 +48,14 @@ fn panicking(name: &str) -> bool {
         })
 }
 
-/// C and C++ procedures that throw no exceptions, among those that cleanups and handlers call.
-const NO_THROW: [&str; 24] = [
-    "__clang_call_terminate",
-    "__cxa_allocate_exception",
-    "__cxa_begin_catch",
-    "__cxa_call_terminate",
-    "__cxa_free_exception",
-    "__cxa_get_exception_ptr",
-    "__cxa_guard_abort",
-    "__cxa_guard_release",
-    "__stack_chk_fail",
-    "_ZSt9terminatev",
-    "_ZdaPv",
-    "_ZdaPvm",
-    "_ZdlPv",
-    "_ZdlPvm",
-    "abort",
-    "bcmp",
-    "calloc",
-    "free",
-    "malloc",
-    "memcmp",
-    "memcpy",
-    "memmove",
-    "memset",
-    "strlen",
-];
-
-/// Parts of mangled names of Rust procedures that do not unwind.
-const NO_UNWIND: [&str; 8] = [
-    "panic_cannot_unwind",
-    "panic_in_cleanup",
-    "panic_nounwind",
-    "__rust_alloc",
-    "__rust_dealloc",
-    "__rust_realloc",
-    "__rust_no_alloc_shim",
-    "3std7process5abort",
-];
-
-/// Whether the linkage name says that a procedure does not throw. Called for every call with a
-/// handler, so the parts that most names lack are searched first.
+/// Whether the linkage name says that a procedure does not throw. Called for every call with a handler, so
+/// the parts that most names lack are searched first.
 pub(crate) fn never_throws(name: &[u8]) -> bool {
-    let Ok(name) = std::str::from_utf8(name) else {
-        return false;
-    };
-    if !name.starts_with("_R") && !name.starts_with("_ZN") {
-        let name = name.split('@').next().unwrap_or(name);
-        return NO_THROW.contains(&name) || name.starts_with("__rust_");
-    }
+    let name = std::str::from_utf8(name).unwrap_or("");
+    let name = name.split('@').next().unwrap_or(name);
     let has = |part| name.contains(part);
-    (has("panic_") || has("__rust_") || has("process5abort"))
-        && NO_UNWIND.iter().any(|part| name.contains(part))
+    let may = !is_mangled(name) || has("panic_") || has("__rust_") || has("process5abort");
+    may && known::is(Kind::NoThrow, name)
 }
 
 #[derive(Debug, Default)]
@@ -221,21 +92,25 @@ pub(crate) fn may_return(
             scratch.seen[word] |= bit;
             i += 1;
             match step.kind {
-                Kind::Jump => i = at(step.target),
-                Kind::Branch | Kind::Landing => scratch.stack.push(at(step.target)),
-                Kind::Call if returns(step.target) => {}
+                unit::Kind::Jump => i = at(step.target),
+                unit::Kind::Branch | unit::Kind::Landing => scratch.stack.push(at(step.target)),
+                unit::Kind::Call if returns(step.target) => {}
                 // The largest number: another module, which counts as returning.
-                Kind::TailBranch if step.target == u32::MAX => return true,
-                Kind::TailBranch | Kind::TailJump if returns(step.target) => return true,
-                Kind::TailBranch | Kind::Padding => {}
-                Kind::Table => {
+                unit::Kind::TailBranch if step.target == u32::MAX => return true,
+                unit::Kind::TailBranch | unit::Kind::TailJump if returns(step.target) => {
+                    return true;
+                }
+                unit::Kind::TailBranch | unit::Kind::Padding => {}
+                unit::Kind::Table => {
                     let range = code.tables[step.target as usize].clone();
                     let targets = &code.targets[range.start as usize..range.end as usize];
                     scratch.stack.extend(targets.iter().map(|t| at(*t)));
                     break;
                 }
-                Kind::Indirect | Kind::Return => return true,
-                Kind::Call | Kind::TailJump | Kind::Stop | Kind::End => break,
+                unit::Kind::Indirect | unit::Kind::Return => return true,
+                unit::Kind::Call | unit::Kind::TailJump | unit::Kind::Stop | unit::Kind::End => {
+                    break;
+                }
             }
         }
     }
