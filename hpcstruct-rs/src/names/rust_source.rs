@@ -3,6 +3,8 @@
 //! Any text is input: what is not closed ends with the text. Invariant: nothing is guessed; a
 //! function is found by its name and a line of its body together, or not at all.
 
+use ra_ap_rustc_lexer::TokenKind::{BlockComment, LineComment, Whitespace};
+use ra_ap_rustc_lexer::tokenize;
 use std::borrow::Cow;
 use std::path::Path;
 
@@ -28,99 +30,20 @@ pub fn read(path: &Path) -> Option<String> {
 
 /// The tokens of a text, without comments; a literal is one token. Unclosed ones end the text.
 pub fn tokens(text: &str) -> Vec<Token> {
-    let bytes = text.as_bytes();
     let (mut at, mut line, mut line_start) = (0, 1, 0);
     let mut out = Vec::new();
-    while at < bytes.len() {
-        let end = token_end(bytes, at);
-        let piece = &text[at..end];
-        let first = bytes[at];
-        let is_comment = piece.starts_with("//") || piece.starts_with("/*");
-        if !first.is_ascii_whitespace() && !is_comment {
+    for token in tokenize(text) {
+        let piece = &text[at..at + token.len as usize];
+        if !matches!(token.kind, Whitespace | LineComment { .. } | BlockComment { .. }) {
             out.push(Token { line, column: (at - line_start) as u32 + 1, text: piece.to_owned() });
         }
         line += piece.bytes().filter(|b| *b == b'\n').count() as u32;
         if let Some(last) = piece.rfind('\n') {
             line_start = at + last + 1;
         }
-        at = end;
+        at += piece.len();
     }
     out
-}
-
-/// The end of the token, comment or white space that starts at `at`; on a character boundary.
-fn token_end(bytes: &[u8], at: usize) -> usize {
-    let rest = &bytes[at..];
-    let is_word = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b >= 0x80;
-    let span = |from: usize, holds: &dyn Fn(u8) -> bool| {
-        let after = &rest[from.min(rest.len())..];
-        at + from + after.iter().take_while(|b| holds(**b)).count()
-    };
-    match rest {
-        [b'/', b'/', ..] => span(0, &|b| b != b'\n'),
-        [b'/', b'*', ..] => comment_end(bytes, at),
-        [b'"', ..] | [b'b' | b'c', b'"', ..] => string_end(bytes, at),
-        [b'r', b'"' | b'#', ..] | [b'b' | b'c', b'r', b'"' | b'#', ..] => raw_end(bytes, at),
-        [b'\'', b'\\', ..] => {
-            let close = rest.iter().skip(3).position(|b| *b == b'\'');
-            close.map_or(bytes.len(), |n| at + 3 + n + 1)
-        }
-        [b'\'', b, ..] if is_word(*b) => {
-            // A character closes after one letter, a lifetime does not close.
-            let end = span(1, &is_word);
-            end + usize::from(bytes.get(end) == Some(&b'\''))
-        }
-        [b'\'', _, b'\'', ..] => at + 3,
-        [b, ..] if is_word(*b) => span(0, &is_word),
-        [b, ..] if b.is_ascii_whitespace() => span(0, &|b| b.is_ascii_whitespace()),
-        _ => at + 1,
-    }
-}
-
-fn comment_end(bytes: &[u8], start: usize) -> usize {
-    let (mut at, mut depth) = (start, 0_usize);
-    while at < bytes.len() {
-        match &bytes[at..] {
-            [b'/', b'*', ..] => {
-                depth += 1;
-                at += 2;
-            }
-            [b'*', b'/', ..] => {
-                depth -= 1;
-                at += 2;
-                if depth == 0 {
-                    return at;
-                }
-            }
-            _ => at += 1,
-        }
-    }
-    bytes.len()
-}
-
-fn string_end(bytes: &[u8], start: usize) -> usize {
-    let mut at = start + 1 + usize::from(bytes[start] != b'"');
-    while at < bytes.len() {
-        match bytes[at] {
-            b'\\' => at += 2,
-            b'"' => return at + 1,
-            _ => at += 1,
-        }
-    }
-    bytes.len()
-}
-
-/// The end of a raw string; of `r#name`, that of the `r`.
-fn raw_end(bytes: &[u8], start: usize) -> usize {
-    let mut at = start + 1 + usize::from(bytes[start] != b'r');
-    let hashes = bytes[at..].iter().take_while(|b| **b == b'#').count();
-    at += hashes;
-    if bytes.get(at) != Some(&b'"') {
-        return start + 1;
-    }
-    let close: Vec<u8> = std::iter::once(b'"').chain(std::iter::repeat_n(b'#', hashes)).collect();
-    let found = bytes[at + 1..].windows(close.len()).position(|w| w == close.as_slice());
-    found.map_or(bytes.len(), |n| at + 1 + n + close.len())
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
