@@ -1,18 +1,15 @@
 //! Writes structure files, on several threads.
 //!
 //! The tables are cut into parts. A part knows the element before it, to which differences are taken, so
-//! threads encode parts independently; parts are written in order. The header comes last, when length and
-//! checksum are known.
+//! threads encode parts independently.
 //!
 //! Invariant: the bytes do not depend on the number of threads.
 
 use super::{Columns, FLAG_COMPLETE, KIND, Procedure, Scope, SourceLine, Span, Structure};
-use crate::sealed::HEADER_SIZE;
 use crc32fast::Hasher;
-use std::io::{Cursor, Result, Seek, SeekFrom, Write};
+use std::io::{Result, Write};
 use std::ops::Range;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{self, Receiver};
+use std::panic::resume_unwind;
 
 /// Elements of a table that make one part.
 const PART: usize = 1 << 14;
@@ -134,50 +131,39 @@ enum Table {
 impl Structure {
     /// The bytes of a structure file.
     pub fn encode(&self) -> Vec<u8> {
-        let mut out = Cursor::new(Vec::new());
+        let mut out = Vec::new();
         // Writing to memory does not fail.
         let _ = self.write(&mut out, 1);
-        out.into_inner()
+        out
     }
 
-    /// Writes a structure file at the current position of `out`, encoded on up to `threads` threads.
-    /// Afterwards the position is behind the file.
+    /// Writes a structure file, encoded on up to `threads` threads.
     ///
     /// # Errors
     /// An error of `out`, which may then hold a part of the file.
-    pub fn write(&self, out: &mut (impl Write + Seek), threads: usize) -> Result<()> {
-        let start = out.stream_position()?;
-        out.write_all(&[0; HEADER_SIZE])?;
+    pub fn write(&self, out: &mut impl Write, threads: usize) -> Result<()> {
         let parts = parts(self);
-        let next = AtomicUsize::new(0);
-        // Encodes a part that no other thread has taken.
-        let encode_next = &|| {
-            std::iter::from_fn(|| {
-                // Relaxed: the counter hands out numbers and publishes nothing.
-                let number = next.fetch_add(1, Ordering::Relaxed);
-                let (table, range) = parts.get(number)?;
-                let mut data = Vec::with_capacity(range.len() * USUAL);
-                encode_part(self, *table, range.clone(), &mut data);
-                let mut sum = Hasher::new();
-                sum.update(&data);
-                Some(Encoded { number, data, sum })
-            })
+        let encode = &|share: &[(Table, Range<usize>)]| {
+            let elements: usize = share.iter().map(|(_, range)| range.len()).sum();
+            let mut data = Vec::with_capacity(elements * USUAL);
+            share.iter().for_each(|(table, range)| encode_part(self, *table, range, &mut data));
+            data
         };
-        let (length, sum) = std::thread::scope(|scope| {
-            let (send, encoded) = mpsc::channel();
-            for _ in 1..threads.clamp(1, parts.len()) {
-                let send = send.clone();
-                // Nobody receives after an error of the output.
-                scope.spawn(move || encode_next().try_for_each(|part| send.send(part)));
-            }
-            drop(send);
-            write_in_order(out, encode_next(), &encoded, parts.len())
-        })?;
-        out.seek(SeekFrom::Start(start))?;
+        let each = parts.len().div_ceil(threads.max(1));
+        let encoded: Vec<Vec<u8>> = std::thread::scope(|scope| {
+            let (own, others) = parts.split_at(each);
+            let others = others.chunks(each).map(|share| scope.spawn(move || encode(share)));
+            let others: Vec<_> = others.collect();
+            let own = std::iter::once(encode(own));
+            own.chain(others.into_iter().map(|t| t.join().unwrap_or_else(|p| resume_unwind(p))))
+                .collect()
+        });
+        let mut sum = Hasher::new();
+        encoded.iter().for_each(|data| sum.update(data));
+        let length = encoded.iter().map(|data| data.len() as u64).sum();
         let flags = if self.complete { FLAG_COMPLETE } else { 0 };
-        out.write_all(&KIND.header(flags, length, sum))?;
-        out.seek(SeekFrom::Start(start + HEADER_SIZE as u64 + length))?;
-        Ok(())
+        out.write_all(&KIND.header(flags, length, sum.finalize()))?;
+        encoded.iter().try_for_each(|data| out.write_all(data))
     }
 }
 
@@ -199,7 +185,7 @@ fn parts(structure: &Structure) -> Vec<(Table, Range<usize>)> {
 }
 
 /// Appends a part of the payload.
-fn encode_part(structure: &Structure, table: Table, range: Range<usize>, out: &mut Vec<u8>) {
+fn encode_part(structure: &Structure, table: Table, range: &Range<usize>, out: &mut Vec<u8>) {
     let length = match table {
         Table::Identity => return identity(structure, out),
         Table::Columns => return columns(structure, out),
@@ -215,17 +201,17 @@ fn encode_part(structure: &Structure, table: Table, range: Range<usize>, out: &m
     match table {
         Table::Identity | Table::Columns => {}
         Table::Strings => {
-            let strings = structure.strings[range].iter();
+            let strings = structure.strings[range.clone()].iter();
             strings.for_each(|string| bytes(out, string.as_bytes()));
         }
         Table::Procedures => {
-            for procedure in &structure.procedures[range] {
+            for procedure in &structure.procedures[range.clone()] {
                 element.procedure(procedure);
                 element.append_to(out);
             }
         }
         Table::Scopes => {
-            for own in range {
+            for own in range.clone() {
                 let before = own.checked_sub(1);
                 let before = before.map_or(0, |b| structure.scopes[b].procedure.0);
                 element.scope(own, &structure.scopes[own], before);
@@ -233,7 +219,7 @@ fn encode_part(structure: &Structure, table: Table, range: Range<usize>, out: &m
             }
         }
         Table::Spans => {
-            for own in range {
+            for own in range.clone() {
                 let before = own.checked_sub(1).map(|b| &structure.spans[b]);
                 element.span(&structure.spans[own], before);
                 element.append_to(out);
@@ -268,36 +254,4 @@ fn list(elements: impl ExactSizeIterator<Item = (u64, u32)>, out: &mut Vec<u8>) 
         element.append_to(out);
         before = key;
     }
-}
-
-/// A part of the payload.
-struct Encoded {
-    number: usize,
-    data: Vec<u8>,
-    sum: Hasher,
-}
-
-/// Writes `count` parts that other threads encode and, meanwhile, this one; their length and checksum. Where
-/// `out` is slow, nearly all may wait in memory, which is still less than the tables take.
-fn write_in_order(
-    out: &mut impl Write,
-    mut own: impl Iterator<Item = Encoded>,
-    others: &Receiver<Encoded>,
-    count: usize,
-) -> Result<(u64, u32)> {
-    let mut waiting: Vec<Option<Encoded>> = (0..count).map(|_| None).collect();
-    let (mut turn, mut length, mut sum) = (0, 0, Hasher::new());
-    while let Some(part) = own.next().or_else(|| others.recv().ok()) {
-        for part in std::iter::once(part).chain(others.try_iter()) {
-            let number = part.number;
-            waiting[number] = Some(part);
-        }
-        while let Some(part) = waiting.get_mut(turn).and_then(Option::take) {
-            out.write_all(&part.data)?;
-            length += part.data.len() as u64;
-            sum.combine(&part.sum);
-            turn += 1;
-        }
-    }
-    Ok((length, sum.finalize()))
 }
