@@ -54,7 +54,7 @@
 //! |---|---|
 //! | `clock` | the CPU time of the calling thread, in about 20 ns |
 //! | `path` | shared, bounded lists of segments |
-//! | `procedures` | time on the path, and saved by zeroing, for each procedure |
+//! | `savings` | time on the path, and saved by zeroing, for each procedure |
 //! | `near` | branches that are nearly as long as the path |
 //! | `levels` | how much the program does at each moment of its ideal execution |
 //! | `sampled` | contexts on the path, and savings of functions, by samples |
@@ -78,11 +78,11 @@ mod grain;
 mod levels;
 mod near;
 mod path;
-mod procedures;
 mod remote;
 mod report;
 mod sampled;
 mod samples;
+mod savings;
 mod settings;
 mod shares;
 mod starts;
@@ -97,11 +97,11 @@ pub use clock::{Clock, ThreadClock};
 pub use hpc_formats::critical_path::{Place, ProcedureName, Quality};
 pub use levels::Levels;
 pub use path::{Edge, Segment, Site};
-pub use procedures::Procedure;
 pub use remote::key_of;
 pub use report::{ProcedureTimes, Report, to_json};
 pub use sampled::{Context, Function, Sampler};
 pub use samples::Samples;
+pub use savings::Procedure;
 pub use settings::Settings;
 pub use strand::Strand;
 pub use thread::Thread;

@@ -17,18 +17,16 @@ use hpcrun_abi::{MARK, RemoteStrand, SAVINGS, Saving};
 use crate::clock::Clock;
 use crate::lock;
 use crate::path::{List, Segment, Site, Tree, remote};
-use crate::procedures::{DENSE, Procedure, Procedures};
 use crate::report::on_path;
-use crate::sampled::{ContextTree, Function, OnPath};
+use crate::sampled::{ContextTree, OnPath};
+use crate::savings::Savings;
 use crate::thread::Thread;
-use crate::tracker::{Lost, MOST_NAMES, Names, Tracker};
+use crate::tracker::{Lost, Tracker};
 
 /// Exports that a process keeps: the oldest are forgotten beyond.
 const MOST_EXPORTS: u32 = 1 << 16;
 /// Functions that a message names at most.
 const FUNCTIONS: usize = 12;
-/// In place of a line: the procedure was met in a message, and its name is the number.
-const NAMELESS: u32 = u32::MAX;
 
 /// What a process has exported.
 #[derive(Debug, Default)]
@@ -48,9 +46,8 @@ struct Kept {
     origin: Option<(Site, u64)>,
     list: List,
     contexts: OnPath,
-    /// Time of the first procedures on the path, and of others.
-    dense: [u64; DENSE],
-    others: Box<[(Procedure, u64)]>,
+    /// The marks' times on the path.
+    marks: Box<[(u64, u64)]>,
 }
 
 impl Exports {
@@ -86,80 +83,6 @@ pub fn key_of(name: &str) -> u64 {
     hash | MARK
 }
 
-/// The procedure's number in messages.
-fn key_of_entry((name, line): &(Box<str>, u32)) -> u64 {
-    match *line {
-        NAMELESS => u64::from_str_radix(name, 16).unwrap_or(0),
-        _ => key_of(name),
-    }
-}
-
-/// The program marks a procedure of this name, which may be known from messages.
-pub(crate) fn name(names: &mut Names, name: &str) {
-    if names.iter().any(|known| known.1 == NAMELESS) {
-        let key = key_of(name);
-        let nameless =
-            |known: &&mut (Box<str>, u32)| known.1 == NAMELESS && key_of_entry(known) == key;
-        if let Some(known) = names.iter_mut().find(nameless) {
-            *known = (name.into(), 0);
-        }
-    }
-}
-
-/// Whether the procedure is known from messages only.
-pub(crate) fn is_nameless(known: &(Box<str>, u32)) -> bool {
-    known.1 == NAMELESS
-}
-
-/// The numbers of a process's procedures in messages, as a thread knows them.
-#[derive(Debug, Default)]
-pub(crate) struct Keys {
-    all: Vec<u64>,
-    /// Of the last message: the procedures in it, by their places.
-    last: [Procedure; SAVINGS],
-}
-
-impl Keys {
-    #[cold]
-    fn refresh(&mut self, tracker: &Tracker) {
-        self.all = tracker.with_names(|names| names.iter().map(key_of_entry).collect());
-    }
-
-    #[inline]
-    fn key(&mut self, tracker: &Tracker, procedure: Procedure) -> u64 {
-        if self.all.len() <= procedure.number() {
-            self.refresh(tracker);
-        }
-        self.all.get(procedure.number()).copied().unwrap_or(0)
-    }
-
-    /// Of the number at a place of a message; `None`: there are too many.
-    #[inline]
-    fn procedure(&mut self, tracker: &Tracker, place: usize, key: u64) -> Option<Procedure> {
-        let last = self.last[place];
-        if self.all.get(last.number()) == Some(&key) {
-            return Some(last);
-        }
-        let found = self.find(tracker, key);
-        self.last[place] = found.unwrap_or_default();
-        found
-    }
-
-    #[cold]
-    fn find(&mut self, tracker: &Tracker, key: u64) -> Option<Procedure> {
-        let known = |keys: &[u64]| keys.iter().position(|known| *known == key);
-        if known(&self.all).is_none() {
-            tracker.with_names(|names| {
-                if !names.iter().any(|name| key_of_entry(name) == key) && names.len() < MOST_NAMES {
-                    names.push((format!("{key:016x}").into(), NAMELESS));
-                }
-            });
-            self.refresh(tracker);
-        }
-        known(&self.all).map(|number| Procedure(number as u32))
-    }
-}
-
 impl<C: Clock> Thread<'_, C> {
     /// The strand at `at`, for another process, as the `rank` it comes from. A thread that pauses does not
     /// read the clock.
@@ -182,9 +105,8 @@ impl<C: Clock> Thread<'_, C> {
     fn put_savings(&mut self) {
         let (strand, remote) = (&self.strand.0, &mut self.outgoing);
         let mut count = 0;
-        for (procedure, times) in strand.procedures.iter().filter(|(_, t)| t.saving > 0) {
-            let procedure = self.keys.key(self.tracker, procedure);
-            put(&mut remote.savings, &mut count, Saving { procedure, time: times.saving });
+        for saving in strand.marks.send() {
+            put(&mut remote.savings, &mut count, saving);
         }
         let functions = strand.sampled.heaviest(FUNCTIONS, strand.length);
         for (free, function) in remote.savings[count..].iter_mut().zip(functions) {
@@ -212,8 +134,7 @@ impl<C: Clock> Thread<'_, C> {
             origin: strand.origin,
             list: strand.list.share(&self.tracker.arena),
             contexts: strand.sampled.contexts(),
-            dense: strand.procedures.dense(),
-            others: strand.procedures.others(),
+            marks: strand.marks.all().map(|(key, times)| (key, times.on_path)).collect(),
         };
         if let Some(oldest) = self.tracker.exports.keep(kept) {
             self.release(oldest);
@@ -231,23 +152,9 @@ impl<C: Clock> Thread<'_, C> {
         }
         self.update();
         if remote.count != 0 || self.strand.has_savings() {
-            let procedures = self.marks(remote);
-            self.strand.merge_savings(remote, procedures);
+            self.strand.merge_savings(remote, &mut self.received);
         }
         self.merge_remote(remote, at);
-    }
-
-    /// The marked procedures of a strand of another process.
-    #[inline(never)]
-    fn marks(&mut self, remote: &RemoteStrand) -> Procedures {
-        let mut procedures = Procedures::default();
-        for (place, saving) in remote.marks().iter().enumerate() {
-            let procedure = self.keys.procedure(self.tracker, place, saving.procedure);
-            if let Some(procedure) = procedure {
-                procedures.set_saving(procedure, saving.time);
-            }
-        }
-        procedures
     }
 }
 
@@ -279,7 +186,6 @@ impl Tracker {
     /// What this process has exported, without who it is in its job.
     pub fn exported(&self) -> Rank<Site> {
         let (mut tree, mut contexts) = (Tree::default(), ContextTree::default());
-        let mut keys = Keys::default();
         let kept = lock(&self.exports.kept);
         let next = self.exports.next.load(Ordering::Relaxed);
         let of = |number: &u32| {
@@ -289,15 +195,13 @@ impl Tracker {
         let mut numbers = next.saturating_sub(MOST_EXPORTS)..next;
         let first = numbers.find(|number| of(number).is_some()).unwrap_or(next);
         let mut describe = |kept: &Kept| {
-            let dense = (0..).map(Procedure).zip(kept.dense);
-            let marks = dense.chain(kept.others.iter().copied());
-            let marks = marks.filter(|(_, time)| *time > 0);
+            let marks = kept.marks.iter().filter(|(_, time)| *time > 0);
             Export {
                 length: kept.length,
                 last: kept.last,
                 before: kept.list.add_to(kept.origin, &self.arena, &mut tree),
                 contexts: kept.contexts.add_to(&mut contexts),
-                marks: marks.map(|(p, time)| (keys.key(self, p), time)).collect(),
+                marks: marks.copied().collect(),
             }
         };
         // One that another thread has not kept yet is as one that is forgotten.
@@ -317,23 +221,13 @@ impl Tracker {
     /// What zeroing procedures saves at the longest of all ended strands, by their numbers in messages; and
     /// the names of the procedures that the program has marked.
     pub fn savings(&self) -> (Vec<Saving>, Vec<(u64, String)>) {
-        let mut keys = Keys::default();
-        let mut savings = Vec::new();
-        self.with_longest(|longest| {
-            let Some(strand) = longest else { return };
-            let marks = strand.0.procedures.iter();
-            for (procedure, times) in marks.filter(|(_, times)| times.saving > 0) {
-                let procedure = keys.key(self, procedure);
-                savings.push(Saving { procedure, time: times.saving });
-            }
-            for (Function(procedure), time) in strand.0.sampled.savings() {
-                savings.push(Saving { procedure: *procedure, time: *time });
-            }
+        let savings = self.with_longest(|longest| {
+            let lists = longest.map(|strand| (&strand.0.marks, strand.0.sampled.savings()));
+            let lists = lists.into_iter().flat_map(|(marks, others)| [Some(marks), others]);
+            lists.flatten().flat_map(Savings::send).collect()
         });
-        let named = |known: &&(Box<str>, u32)| !is_nameless(known);
-        let names = self.names();
-        let names = names.iter().filter(named);
-        let marks = names.map(|(name, _)| (key_of(name), name.to_string())).collect();
+        let names = self.names().into_iter();
+        let marks = names.map(|(name, _)| (key_of(&name), name.into_string())).collect();
         (savings, marks)
     }
 }

@@ -5,9 +5,9 @@ use hpc_formats::critical_path::{CriticalPath, Near, OnPath, Place, ProcedureNam
 
 use crate::lock;
 use crate::path::Site;
-use crate::procedures::Procedure;
-use crate::remote::is_nameless;
+use crate::remote::key_of;
 use crate::sampled::Context;
+use crate::savings::Savings;
 use crate::tracker::{EXACT, GRAINS, LOST, Lost, PROCEDURES, RESYNCS, Tracker, WOKEN, WORK};
 
 /// A critical path, as it was tracked. Functions follow the procedures that were marked.
@@ -23,20 +23,18 @@ impl Tracker {
         let names = self.names();
         self.with_longest(|longest| {
             let span = longest.map_or(0, |strand| strand.0.length);
-            let times = |number: usize| {
-                longest.map_or_else(Default::default, |strand| {
-                    strand.0.procedures.get(Procedure(number as u32))
-                })
-            };
+            let times = |name| longest.map(|strand| strand.0.marks.get(key_of(name)));
             let mut procedures: Vec<ProcedureTimes> = names
                 .iter()
                 .enumerate()
-                .filter(|(_, known)| !is_nameless(known))
-                .map(|(number, (name, _))| ProcedureTimes {
-                    name: ProcedureName::Mark(name.to_string()),
-                    work: sums.get(PROCEDURES + number),
-                    on_path: times(number).on_path,
-                    zeroed_span: span - times(number).saving.min(span),
+                .map(|(number, (name, _))| {
+                    let times = times(name).unwrap_or_default();
+                    ProcedureTimes {
+                        name: ProcedureName::Mark(name.to_string()),
+                        work: sums.get(PROCEDURES + number),
+                        on_path: times.on_path,
+                        zeroed_span: span - times.saving.min(span),
+                    }
                 })
                 .collect();
             procedures.sort_by(|a, b| {
@@ -82,13 +80,13 @@ impl Tracker {
             report.near = near.collect();
             report.starts = lock(&self.starts).all();
             report.count_beside(self.settings.near_least);
-            let savings = longest.0.sampled.savings().iter();
+            let savings = longest.0.sampled.savings().into_iter().flat_map(Savings::all);
             // Views know a function's own work and its time on the path by its contexts.
-            report.procedures.extend(savings.map(|(function, saving)| ProcedureTimes {
-                name: ProcedureName::Function(CodeAddress(function.0), 0),
+            report.procedures.extend(savings.map(|(function, times)| ProcedureTimes {
+                name: ProcedureName::Function(CodeAddress(function), 0),
                 work: 0,
                 on_path: 0,
-                zeroed_span: span - saving.min(&span),
+                zeroed_span: span - times.saving.min(span),
             }));
             let on_path = longest.0.sampled.on_path();
             let on_path = on_path.iter().map(self::on_path);

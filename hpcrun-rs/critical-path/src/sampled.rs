@@ -1,10 +1,10 @@
 //! What samples tell of a path: the contexts that were sampled on it, and what zeroing a function saves.
 //!
 //! One duty: keep both along a path, shared between strands until a sample or a merge changes them, so that
-//! an event costs the same with any number of functions. Savings are those of `procedures`, of every function
-//! on a sampled context: a function's time includes what it calls.
+//! an event costs the same with any number of functions. A function's time includes what it calls.
 
 use crate::path::Site;
+use crate::savings::{Savings, Times};
 use hpcrun_abi::Saving;
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
@@ -35,17 +35,14 @@ pub trait Sampler {
     }
 }
 
-/// Functions that a path keeps; time of further ones is known as that of their callers.
-const MOST_FUNCTIONS: usize = 1 << 12;
-
 /// See the module.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Sampled(Option<Arc<Content>>);
 
 #[derive(Debug, Clone, Default)]
 struct Content {
-    /// By function; nanoseconds.
-    savings: Vec<(Function, u64)>,
+    /// By function.
+    savings: Savings,
     /// The largest of them.
     most: u64,
     /// Those of them that a message carries.
@@ -103,21 +100,15 @@ impl Sampled {
         contexts: Vec<(Context, u64)>,
         length: u64,
     ) {
+        let times = functions.iter().map(|(function, time)| (function.0, Times::of(*time)));
+        self.append_savings(times, length);
+        self.append_contexts(contexts);
+    }
+
+    /// In order.
+    fn append_contexts(&mut self, mut times: Vec<(Context, u64)>) {
         let content = Arc::make_mut(self.0.get_or_insert_default());
-        content.heaviest.take();
-        let (savings, mut at) = (&mut content.savings, 0);
-        for (function, time) in functions {
-            at += savings[at..].partition_point(|known| known.0 < *function);
-            if savings.get(at).is_none_or(|known| known.0 != *function) {
-                if savings.len() >= MOST_FUNCTIONS {
-                    continue;
-                }
-                savings.insert(at, (*function, 0));
-            }
-            savings[at].1 = (savings[at].1 + time).min(length);
-            content.most = content.most.max(savings[at].1);
-        }
-        let (mut before, mut times) = (content.on_path.take(), contexts);
+        let mut before = content.on_path.take();
         while let Some(last) = before.as_ref().filter(|last| last.times.len() <= times.len()) {
             times = union(&last.times, &times);
             before = last.before.clone();
@@ -125,47 +116,44 @@ impl Sampled {
         content.on_path = Some(Arc::new(Contexts { before, times: times.into() }));
     }
 
+    fn append_savings(&mut self, times: impl IntoIterator<Item = (u64, Times)>, length: u64) {
+        let content = Arc::make_mut(self.0.get_or_insert_default());
+        content.heaviest.take();
+        content.savings.append(times, length);
+        content.most = content.savings.most();
+    }
+
     /// The path becomes longer, up to this length, by another one.
     pub(crate) fn append(&mut self, other: &Sampled, length: u64) {
-        if other.0.is_some() {
-            self.add(other.savings(), other.on_path(), length);
+        if let Some(content) = &other.0 {
+            self.append_savings(content.savings.all(), length);
+            self.append_contexts(other.on_path());
         }
     }
 
     /// Merges those of a path that is shorter by `gap`.
     #[inline]
     pub(crate) fn merge(&mut self, shorter: &Sampled, gap: u64) {
-        let Some(mine) = &self.0 else { return };
-        let other = shorter.0.as_ref();
-        let is_same = other.is_some_and(|other| Arc::ptr_eq(mine, other));
-        if !is_same {
-            self.merge_with(other.map_or(&[], |other| &other.savings), gap);
+        let Some(mine) = self.0.as_mut().filter(|mine| gap < mine.most) else { return };
+        match &shorter.0 {
+            Some(other) if Arc::ptr_eq(mine, other) => {}
+            Some(other) => merge(mine, &other.savings, gap),
+            None => merge(mine, &Savings::default(), gap),
         }
     }
 
+    /// Merges with a path of another process, which has these savings and is longer, or shorter, by `gap`.
     #[inline]
-    fn merge_with(&mut self, shorter: &[(Function, u64)], gap: u64) {
-        if let Some(mine) = self.0.as_mut().filter(|mine| gap < mine.most) {
-            merge(mine, shorter, gap);
-        }
-    }
-
-    /// As [`Self::merge`], with a path of another process.
-    #[inline]
-    pub(crate) fn merge_savings(&mut self, shorter: &[Saving], gap: u64) {
-        if !self.is_received(shorter) {
-            self.merge_with(&by_function(shorter), gap);
-        }
-    }
-
-    /// The path of another process, which is longer by `gap`, goes on instead of this one.
-    #[inline]
-    pub(crate) fn adopt(&mut self, longer: &[Saving], gap: u64) {
+    pub(crate) fn merge_received(&mut self, theirs: &[Saving], is_longer: bool, gap: u64) {
         let has_contexts = self.0.as_ref().is_some_and(|mine| mine.on_path.is_some());
-        if has_contexts || !self.is_received(longer) {
-            let shorter = std::mem::replace(self, Sampled::of(longer));
-            self.merge(&shorter, gap);
+        if self.is_received(theirs) && !(is_longer && has_contexts) {
+            return;
         }
+        let mut received = Sampled::received(theirs);
+        if is_longer {
+            std::mem::swap(self, &mut received);
+        }
+        self.merge(&received, gap);
     }
 
     #[inline]
@@ -185,18 +173,13 @@ impl Sampled {
         }
     }
 
-    /// A path of another process with these savings.
+    /// What is known of a path of another process with these savings.
     #[cold]
-    fn of(heaviest: &[Saving]) -> Sampled {
-        let most = heaviest.iter().map(|saving| saving.time).max();
-        Sampled(most.map(|most| {
-            Arc::new(Content {
-                savings: by_function(heaviest),
-                most,
-                heaviest: heaviest.to_vec().into(),
-                on_path: None,
-            })
-        }))
+    fn received(heaviest: &[Saving]) -> Sampled {
+        let mut content = Content { heaviest: heaviest.to_vec().into(), ..Content::default() };
+        content.savings.receive(heaviest);
+        content.most = content.savings.most();
+        Sampled((!heaviest.is_empty()).then(|| Arc::new(content)))
     }
 
     /// The largest savings of functions, those that are nearly all of the path last.
@@ -204,10 +187,7 @@ impl Sampled {
     pub(crate) fn heaviest(&self, most: usize, length: u64) -> &[Saving] {
         let Some(content) = &self.0 else { return &[] };
         content.heaviest.get_or_init(|| {
-            let savings = content.savings.iter().filter(|known| known.1 > 0);
-            let mut all: Vec<Saving> = savings
-                .map(|(Function(procedure), time)| Saving { procedure: *procedure, time: *time })
-                .collect();
+            let mut all: Vec<Saving> = content.savings.send().collect();
             let is_whole = |saving: u64| saving / 19 >= length / 20;
             all.sort_unstable_by_key(|s| (is_whole(s.time), std::cmp::Reverse(s.time)));
             all.truncate(most);
@@ -220,9 +200,9 @@ impl Sampled {
         OnPath(self.0.as_ref().and_then(|content| content.on_path.clone()))
     }
 
-    /// What the path's length is more than that of the longest path without a function's time, by function.
-    pub(crate) fn savings(&self) -> &[(Function, u64)] {
-        self.0.as_ref().map_or(&[], |content| &content.savings)
+    /// By function.
+    pub(crate) fn savings(&self) -> Option<&Savings> {
+        self.0.as_ref().map(|content| &content.savings)
     }
 
     /// The times of the contexts on the path.
@@ -237,36 +217,18 @@ impl Sampled {
     }
 }
 
-#[cold]
-fn by_function(savings: &[Saving]) -> Vec<(Function, u64)> {
-    let mut savings: Vec<_> =
-        savings.iter().map(|saving| (Function(saving.procedure), saving.time)).collect();
-    savings.sort_unstable();
-    savings
-}
-
 #[inline(never)]
-fn merge(mine: &mut Arc<Content>, mut other: &[(Function, u64)], gap: u64) {
-    let mut least = |function: Function, saving: u64| {
-        let before = other.iter().take_while(|known| known.0 < function).count();
-        other = &other[before..];
-        let theirs = other.first().filter(|known| known.0 == function);
-        saving.min(gap + theirs.map_or(0, |known| known.1))
-    };
-    let savings = &mine.savings;
-    let Some(at) = savings.iter().position(|known| least(known.0, known.1) < known.1) else {
-        return;
-    };
-    let content = Arc::make_mut(mine);
-    content.heaviest.take();
-    for known in &mut content.savings[at..] {
-        known.1 = least(known.0, known.1);
+fn merge(mine: &mut Arc<Content>, shorter: &Savings, gap: u64) {
+    if mine.savings.are_changed_by(shorter, gap) {
+        let content = Arc::make_mut(mine);
+        content.heaviest.take();
+        content.savings.merge(shorter, gap);
+        content.most = content.savings.most();
     }
-    content.most = content.savings.iter().map(|known| known.1).max().unwrap_or(0);
 }
 
 /// The sums of two lists, which are in order.
-fn union<K: Ord + Copy>(a: &[(K, u64)], b: &[(K, u64)]) -> Vec<(K, u64)> {
+fn union(a: &[(Context, u64)], b: &[(Context, u64)]) -> Vec<(Context, u64)> {
     let mut sums = Vec::with_capacity(a.len() + b.len());
     let (mut a, mut b) = (a, b);
     while let (Some(x), Some(y)) = (a.first(), b.first()) {
@@ -288,6 +250,11 @@ mod tests {
         Context { profile: 1, record }
     }
 
+    fn savings(path: &Sampled) -> Vec<(u64, u64)> {
+        let savings = path.savings().into_iter().flat_map(Savings::all);
+        savings.map(|(key, times)| (key, times.saving)).collect()
+    }
+
     #[test]
     fn contexts_add_up_and_copies_stay() {
         let mut path = Sampled::default();
@@ -307,8 +274,8 @@ mod tests {
             }
             assert_eq!(copy.on_path(), Vec::from_iter(expected));
             let saving = u64::from(turns) * 2;
-            let both = [(Function(3), saving), (Function(9), saving)];
-            assert_eq!(copy.savings(), &both[..2 * usize::from(turns > 0)]);
+            let both = [(3, saving), (9, saving)];
+            assert_eq!(savings(&copy), &both[..2 * usize::from(turns > 0)]);
         }
     }
 
@@ -323,8 +290,7 @@ mod tests {
         let savings = |longer: &[(u64, u64)], shorter: &[(u64, u64)], gap| {
             let mut merged = path(longer);
             merged.merge(&path(shorter), gap);
-            let savings = merged.savings().iter().map(|s| (s.0.0, s.1));
-            savings.collect::<Vec<_>>()
+            savings(&merged)
         };
         assert_eq!(savings(&[(1, 50), (2, 5)], &[(1, 20)], 10), [(1, 30), (2, 5)]);
         assert_eq!(savings(&[(1, 5), (2, 50)], &[(0, 9), (2, 45)], 2), [(1, 2), (2, 47)]);

@@ -11,8 +11,8 @@ use hpcrun_abi::{RemoteStrand, SERIAL};
 use crate::grain::{Estimates, Grain};
 use crate::near::{Near, NearPaths};
 use crate::path::{Arena, Edge, List, Local, Segment, Site, remote};
-use crate::procedures::{Procedure, Procedures};
 use crate::sampled::Sampled;
+use crate::savings::{Procedure, Savings};
 use crate::settings::Settings;
 
 /// A strand, be it a thread's own or a copy of one on its way along an edge. It must come back to a
@@ -45,7 +45,8 @@ pub(crate) struct Chain {
     begin: Site,
     edge: Edge,
     pub(crate) thread: u32,
-    pub(crate) procedures: Procedures,
+    /// Of the procedures that the program marks.
+    pub(crate) marks: Savings,
     pub(crate) sampled: Sampled,
     near: NearPaths,
     pub(crate) session: u32,
@@ -152,7 +153,7 @@ impl Strand {
         to.begin = from.begin;
         to.edge = from.edge;
         to.thread = from.thread;
-        to.procedures.copy_from(&from.procedures);
+        to.marks.clone_from(&from.marks);
         to.sampled.clone_from(&from.sampled);
         to.near.clone_from(&from.near);
         to.session = from.session;
@@ -176,14 +177,14 @@ impl Strand {
 
     /// The strand was active.
     #[inline]
-    pub(crate) fn extend(&mut self, time: u64, procedure: Option<Procedure>) {
+    pub(crate) fn extend(&mut self, time: u64, mark: Option<u64>) {
         self.0.length += time;
         self.0.burdened += time;
         if !self.0.grain.extend(time) {
             self.0.least += time;
         }
-        if let Some(procedure) = procedure {
-            self.0.procedures.add(procedure, time);
+        if let Some(mark) = mark {
+            self.0.marks.add(mark, time);
         }
     }
 
@@ -296,28 +297,27 @@ impl Strand {
         let time = part.0.length;
         self.0.length += time;
         self.0.burdened += time;
-        self.0.procedures.append(&part.0.procedures);
+        self.0.marks.append(part.0.marks.all(), self.0.length);
         self.0.sampled.append(&part.0.sampled, self.0.length);
     }
 
     /// Whether zeroing anything saves some time.
     #[inline]
     pub(crate) fn has_savings(&self) -> bool {
-        self.0.sampled.has_savings() || self.0.procedures != Procedures::default()
+        self.0.sampled.has_savings() || !self.0.marks.is_empty()
     }
 
-    /// Merges the savings with those of another process's strand, which has these marks.
+    /// Merges the savings with those of another process's strand. `marks` is for use here.
     #[inline(never)]
-    pub(crate) fn merge_savings(&mut self, remote: &RemoteStrand, mut marks: Procedures) {
+    pub(crate) fn merge_savings(&mut self, remote: &RemoteStrand, marks: &mut Savings) {
         let chain = &mut *self.0;
-        let gap = remote.length.abs_diff(chain.length);
-        if remote.length > chain.length {
-            core::mem::swap(&mut chain.procedures, &mut marks);
-            chain.sampled.adopt(remote.functions(), gap);
-        } else {
-            chain.sampled.merge_savings(remote.functions(), gap);
+        let (gap, is_longer) = (remote.length.abs_diff(chain.length), remote.length > chain.length);
+        marks.receive(remote.marks());
+        if is_longer {
+            core::mem::swap(&mut chain.marks, marks);
         }
-        chain.procedures.merge(&marks, gap);
+        chain.marks.merge(marks, gap);
+        chain.sampled.merge_received(remote.functions(), is_longer, gap);
     }
 
     /// As `merge`, with a strand of another process, whose savings are merged already.
@@ -379,7 +379,7 @@ impl Strand {
     #[inline]
     fn absorb(&mut self, memory: &mut Memory<'_>, shorter: Strand, since: Option<u64>) {
         let slack = self.0.length - shorter.0.length;
-        self.0.procedures.merge(&shorter.0.procedures, slack);
+        self.0.marks.merge(&shorter.0.marks, slack);
         self.0.sampled.merge(&shorter.0.sampled, slack);
         if let Some(since) = since {
             self.compare(memory.settings, &shorter, since.min(shorter.0.length));

@@ -12,8 +12,8 @@ use hpcrun_abi::{
 
 use crate::clock::ThreadClock;
 use crate::path::{Edge, Site};
-use crate::procedures::Procedure;
 use crate::report::to_json;
+use crate::savings::Procedure;
 use crate::strand::Strand;
 use crate::thread::Thread;
 use crate::tracker::{Lost, Tracker};

@@ -16,10 +16,9 @@ use crate::clock::Clock;
 use crate::grain::{Estimates, Grain};
 use crate::levels::Recent;
 use crate::path::{Edge, List, Site};
-use crate::procedures::Procedure;
-use crate::remote::Keys;
 use crate::sampled::{Context, Sampler};
 use crate::samples::Samples;
+use crate::savings::{Procedure, Savings};
 use crate::shares::Shares;
 use crate::starts;
 use crate::strand::{Memory, Spare, Strand, Transition};
@@ -62,7 +61,8 @@ pub struct Thread<'t, C> {
     estimates: Estimates,
     recent: Recent,
     starts: starts::Recent,
-    pub(crate) keys: Keys,
+    /// For the marks of a message.
+    pub(crate) received: Savings,
     /// The strand as it was last exported.
     pub(crate) outgoing: RemoteStrand,
     /// The export that is not kept yet, and where it is.
@@ -95,7 +95,7 @@ impl<'t, C: Clock> Thread<'t, C> {
             estimates: Estimates::new(),
             recent: Recent::new(tracker.settings.level),
             starts: starts::Recent::new(),
-            keys: Keys::default(),
+            received: Savings::default(),
             outgoing: RemoteStrand::default(),
             exported: None,
         }
@@ -245,7 +245,8 @@ impl<'t, C: Clock> Thread<'t, C> {
         }
         if !self.idle {
             let from = self.strand.0.length;
-            self.strand.extend(time, self.procedure);
+            let mark = self.procedure.map(|procedure| self.tracker.key(procedure));
+            self.strand.extend(time, mark);
             self.totals.add_work(time, self.procedure);
             self.add_level(from);
             self.shares.add(time);

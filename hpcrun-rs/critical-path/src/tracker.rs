@@ -15,8 +15,8 @@ use hpcrun_abi as abi;
 use crate::levels::{self, Levels};
 use crate::lock;
 use crate::path::{Arena, Site};
-use crate::procedures::{DENSE, Procedure};
-use crate::remote::{self, Exports};
+use crate::remote::{Exports, key_of};
+use crate::savings::Procedure;
 use crate::settings::Settings;
 use crate::shares;
 use crate::starts::{self, Starts};
@@ -78,7 +78,9 @@ impl Lost {
 }
 
 /// Procedures that are told apart, and places in the source.
-pub(crate) const MOST_NAMES: usize = 4096;
+const MOST_NAMES: usize = 4096;
+/// Procedures whose work a thread counts without a lock.
+const FIRST: usize = 8;
 /// Captured contexts that a report of the program's own can name.
 const MOST_CONTEXTS: usize = 1 << 16;
 
@@ -88,6 +90,8 @@ pub struct Tracker {
     pub(crate) settings: Settings,
     /// The procedures, and places in the source.
     names: Mutex<Names>,
+    /// The procedures' keys, by number.
+    keys: Box<[AtomicU64]>,
     sources: Mutex<Names>,
     /// The plain sites of captured contexts.
     contexts: Mutex<HashMap<Site, Site>>,
@@ -124,7 +128,7 @@ struct Ends {
 #[derive(Default)]
 pub(crate) struct Totals {
     session: AtomicU32,
-    first: [AtomicU64; PROCEDURES + DENSE],
+    first: [AtomicU64; PROCEDURES + FIRST],
     /// Of further procedures.
     others: Mutex<Vec<u64>>,
 }
@@ -224,6 +228,7 @@ impl Tracker {
             arena: Arena::new(settings.nodes),
             settings,
             names: Mutex::default(),
+            keys: (0..MOST_NAMES).map(|_| AtomicU64::new(0)).collect(),
             sources: Mutex::default(),
             contexts: Mutex::default(),
             threads: Mutex::new(Threads {
@@ -294,13 +299,15 @@ impl Tracker {
 
     /// The procedure of that name; `None` if there are too many.
     pub fn procedure(&self, name: &str) -> Option<Procedure> {
-        self.with_names(|names| remote::name(names, name));
-        number(&self.names, name, 0).map(Procedure)
+        let number = number(&self.names, name, 0)?;
+        self.keys[number as usize].store(key_of(name), Ordering::Relaxed);
+        Some(Procedure(number))
     }
 
-    /// Calls `change` with the names of procedures.
-    pub(crate) fn with_names<R>(&self, change: impl FnOnce(&mut Names) -> R) -> R {
-        change(&mut lock(&self.names))
+    /// By which a path knows a procedure.
+    #[inline]
+    pub(crate) fn key(&self, procedure: Procedure) -> u64 {
+        self.keys.get(procedure.0 as usize).map_or(0, |key| key.load(Ordering::Relaxed))
     }
 
     /// The site of a line of a source file; the unknown site if there are too many.
