@@ -104,7 +104,7 @@ pub use samples::Samples;
 pub use savings::Procedure;
 pub use settings::Settings;
 pub use strand::Strand;
-pub use thread::Thread;
+pub use thread::{Event, Thread};
 pub use tracker::{Lost, Tracker};
 
 /// What panicked with the lock held was a test's assertion: our own code with these locks does not panic.

@@ -20,7 +20,7 @@ use crate::path::{List, Segment, Site, Tree, remote};
 use crate::report::on_path;
 use crate::sampled::{ContextTree, OnPath};
 use crate::savings::Savings;
-use crate::thread::Thread;
+use crate::thread::{Event, Thread};
 use crate::tracker::{Lost, Tracker};
 
 /// Exports that a process keeps: the oldest are forgotten beyond.
@@ -87,8 +87,8 @@ impl<C: Clock> Thread<'_, C> {
     /// The strand at `at`, for another process, as the `rank` it comes from. A thread that pauses does not
     /// read the clock.
     #[inline]
-    pub fn export(&mut self, at: Site, rank: u32) -> &RemoteStrand {
-        self.update();
+    pub fn export(&mut self, at: impl Into<Event>, rank: u32) -> &RemoteStrand {
+        let at = self.reach_if_active(at.into());
         self.keep_export();
         let number = self.tracker.exports.next.fetch_add(1, Ordering::Relaxed);
         self.put_savings();
@@ -144,13 +144,13 @@ impl<C: Clock> Thread<'_, C> {
     /// The strand, at `at`, has waited for one of another process. A thread that pauses does not read the
     /// clock.
     #[inline]
-    pub fn import(&mut self, remote: &RemoteStrand, at: Site) {
+    pub fn import(&mut self, remote: &RemoteStrand, at: impl Into<Event>) {
         self.keep_export();
         if remote.session != self.tracker.session() {
             let untracked = remote.session == 0;
             return self.lose(if untracked { Lost::Untracked } else { Lost::OtherSession });
         }
-        self.update();
+        let at = self.reach_if_active(at.into());
         if remote.count != 0 || self.strand.has_savings() {
             self.strand.merge_savings(remote, &mut self.received);
         }

@@ -15,7 +15,7 @@ use crate::path::{Edge, Site};
 use crate::report::to_json;
 use crate::savings::Procedure;
 use crate::strand::Strand;
-use crate::thread::Thread;
+use crate::thread::{Event, Thread};
 use crate::tracker::{Lost, Tracker};
 
 /// A thread of a process with one tracker.
@@ -126,17 +126,17 @@ unsafe fn plain(at: u64) -> (Option<*const TaskHeader>, Site) {
     (Some(task), Site(unsafe { (*(*task).site).ip } as u64))
 }
 
-/// Where an event of the thread is, which happens now: its context, if a long segment ends.
+/// An event of the thread, which happens now: in its context, if a long segment ends.
 ///
 /// # Safety
 /// As for [`PathTable`].
 #[inline]
-unsafe fn place<H: Host>(thread: &mut Tracked, at: u64) -> Site {
+unsafe fn event<H: Host>(thread: &mut Tracked, at: u64) -> Event {
     // SAFETY: the caller's promise.
     let (task, at) = unsafe { plain(at) };
     match at {
-        Site(0) => at,
-        _ => thread.place(at, task.is_some(), || H::context(task)),
+        Site(0) => at.into(),
+        _ => thread.event(at, task.is_some(), || H::context(task)),
     }
 }
 
@@ -151,7 +151,7 @@ fn raw(strand: Option<Strand>) -> usize {
 unsafe extern "C" fn copy<H: Host>(at: u64) -> usize {
     raw(active::<H, _>(|thread| {
         // SAFETY: see above.
-        let at = unsafe { place::<H>(thread, at) };
+        let at = unsafe { event::<H>(thread, at) };
         thread.copy(at)
     }))
 }
@@ -162,7 +162,7 @@ unsafe extern "C" fn fork<H: Host>(at: u64) -> usize {
             return SERIAL;
         }
         // SAFETY: see above.
-        let (site, at) = unsafe { (plain(at).1, place::<H>(thread, at)) };
+        let (site, at) = unsafe { (plain(at).1, event::<H>(thread, at)) };
         let forked = thread.fork(at, site);
         (usize::from(forked.is_in_grain()) * SERIAL) | forked.into_raw()
     });
@@ -175,7 +175,7 @@ unsafe extern "C" fn merge<H: Host>(strand: usize, at: u64, edge: u32) {
     active::<H, _>(|thread| match (strand, Edge::from_number(edge)) {
         (Some(strand), Some(edge)) => {
             // SAFETY: see above.
-            let at = unsafe { place::<H>(thread, at) };
+            let at = unsafe { event::<H>(thread, at) };
             thread.merge(strand, at, edge);
         }
         (Some(strand), None) => {
@@ -206,7 +206,7 @@ unsafe extern "C" fn end<H: Host>(left: usize, at: u64) -> usize {
     raw(left.and_then(|left| {
         idle::<H, _>(|thread| {
             // SAFETY: see above.
-            let at = unsafe { place::<H>(thread, at) };
+            let at = unsafe { event::<H>(thread, at) };
             thread.end(left, at)
         })
     }))
@@ -217,7 +217,7 @@ unsafe extern "C" fn end_and_merge<H: Host>(left: usize, at: u64) {
     if let Some(left) = unsafe { Strand::from_raw(left) } {
         idle::<H, _>(|thread| {
             // SAFETY: see above.
-            let at = unsafe { place::<H>(thread, at) };
+            let at = unsafe { event::<H>(thread, at) };
             thread.end_and_merge(left, at);
         });
     }
@@ -253,7 +253,7 @@ unsafe extern "C" fn finish<H: Host>(strand: usize) {
 
 extern "C" fn publish<H: Host>(at: u64) {
     active::<H, _>(|thread| {
-        let at = thread.place(Site(at), false, || H::context(None));
+        let at = thread.event(Site(at), false, || H::context(None));
         thread.publish(at);
     });
 }

@@ -33,6 +33,22 @@ const AFTER_OTHER: u64 = 20_000;
 /// A thread that is active for so many nanoseconds after a wait has been told by nobody that it is over.
 const GOES_ON: u64 = 1_000;
 
+/// What happens to a thread: when, by its clock, and where. Made of a place alone, it happens when it is
+/// told.
+#[derive(Debug, Clone, Copy)]
+pub struct Event {
+    /// Activity is counted up to then.
+    time: Option<u64>,
+    /// Where.
+    pub place: Site,
+}
+
+impl From<Site> for Event {
+    fn from(place: Site) -> Event {
+        Event { time: None, place }
+    }
+}
+
 /// A thread that is tracked; it belongs to one thread of the program.
 pub struct Thread<'t, C> {
     pub(crate) tracker: &'t Tracker,
@@ -45,8 +61,6 @@ pub struct Thread<'t, C> {
     idle: bool,
     /// A sample found it in a wait, and no edge has ended that.
     has_waited: bool,
-    /// Activity is counted up to now, and the next operation happens now.
-    is_now: bool,
     pub(crate) strand: Strand,
     procedure: Option<Procedure>,
     number: u32,
@@ -81,7 +95,6 @@ impl<'t, C: Clock> Thread<'t, C> {
             cold: 0,
             idle: false,
             has_waited: false,
-            is_now: false,
             strand: Strand::start(number, begin, session),
             procedure: None,
             number,
@@ -138,24 +151,22 @@ impl<'t, C: Clock> Thread<'t, C> {
         self.strand.0.length
     }
 
-    /// Where an event is: at `at`, or, if that is not known or there was much activity since the last event,
-    /// in the context that `capture` returns. Where `at` is a `runtime`'s own, a long segment's last context
-    /// says more. The first operation until [`Thread::seal`] happens at this moment.
+    /// An event of the thread, now, at `at`; or, if that is not known or there was much activity since the
+    /// last event, in the context that `capture` returns. Where `at` is a `runtime`'s own, a long segment's
+    /// last context says more.
     #[inline]
-    pub fn place(
+    pub fn event(
         &mut self,
         at: Site,
         runtime: bool,
         capture: impl FnOnce() -> Option<Site>,
-    ) -> Site {
-        self.is_now = false;
+    ) -> Event {
         let now = self.clock.now();
         self.advance(now);
-        self.is_now = true;
-        let site = self.site(at, runtime, capture);
+        let place = self.site(at, runtime, capture);
         // Whether a context was captured depends on the time before.
-        self.pass(if at == Site(0) { site } else { at });
-        site
+        self.pass(if at == Site(0) { place } else { at });
+        Event { time: Some(now), place }
     }
 
     #[inline]
@@ -186,12 +197,6 @@ impl<'t, C: Clock> Thread<'t, C> {
         self.strand.be_in(context, at);
     }
 
-    /// Ends what [`Thread::place`] has begun.
-    #[inline]
-    pub fn seal(&mut self) {
-        self.is_now = false;
-    }
-
     /// Whether the thread was told to pause.
     #[inline]
     pub fn is_idle(&self) -> bool {
@@ -201,11 +206,18 @@ impl<'t, C: Clock> Thread<'t, C> {
     /// Counts the activity since the last event.
     #[inline]
     fn tick(&mut self) {
-        if !core::mem::take(&mut self.is_now) {
-            let now = self.clock.now();
-            self.advance(now);
-            self.pass(Site(0));
+        let now = self.clock.now();
+        self.advance(now);
+        self.pass(Site(0));
+    }
+
+    /// The thread is at an event, up to which activity is counted. Returns its place.
+    #[inline]
+    fn reach(&mut self, event: Event) -> Site {
+        if event.time.is_none() {
+            self.tick();
         }
+        event.place
     }
 
     /// The thread is at an event, and activity is counted up to now.
@@ -346,7 +358,6 @@ impl<'t, C: Clock> Thread<'t, C> {
             self.samples.take_waited();
         }
         self.last = self.clock.now();
-        self.is_now = false;
         self.idle = false;
     }
 
@@ -359,9 +370,7 @@ impl<'t, C: Clock> Thread<'t, C> {
         if self.last - paused >= OTHER {
             self.cold = self.last + AFTER_OTHER;
         }
-        self.is_now = true;
-        self.import(remote, at);
-        self.seal();
+        self.import(remote, Event { time: Some(self.last), place: at });
     }
 
     /// The calling thread enters a procedure, until the returned one is entered again. Time belongs to the
@@ -404,17 +413,17 @@ impl<'t, C: Clock> Thread<'t, C> {
     /// A copy of the strand at `at`, for whoever waits for this event: the begin of a spawned thread or task,
     /// a receive, the next acquisition of a lock.
     #[inline]
-    pub fn copy(&mut self, at: Site) -> Strand {
+    pub fn copy(&mut self, at: impl Into<Event>) -> Strand {
         if self.strand.0.grain.is_part {
             // It does not know how long the chain before it is.
             self.lose(Lost::Untracked);
         }
-        self.copy_now(at)
+        self.copy_at(at.into())
     }
 
     #[inline]
-    fn copy_now(&mut self, at: Site) -> Strand {
-        self.tick();
+    fn copy_at(&mut self, at: Event) -> Strand {
+        let at = self.reach(at);
         let mut copy = self.with_memory(|memory, strand| strand.share(memory));
         copy.0.at = at;
         copy.0.since = None;
@@ -443,9 +452,9 @@ impl<'t, C: Clock> Thread<'t, C> {
     /// As [`copy`](Self::copy), for the second half of a fork, which the current strand joins, as it does
     /// those of later forks before. `site`: where in the code the fork is.
     #[inline]
-    pub fn fork(&mut self, at: Site, site: Site) -> Strand {
+    pub fn fork(&mut self, at: impl Into<Event>, site: Site) -> Strand {
         let limit = self.tracker.settings.grain;
-        let mut copy = self.copy_now(at);
+        let mut copy = self.copy_at(at.into());
         if limit != 0 {
             copy.0.grain = self.strand.0.grain.fork(site, &self.estimates, limit);
             let is_grain = copy.0.grain.is_open();
@@ -454,12 +463,10 @@ impl<'t, C: Clock> Thread<'t, C> {
         copy
     }
 
-    /// Counts the activity up to now. A thread that pauses does not read the clock.
+    /// A thread that pauses does not read the clock.
     #[inline]
-    pub(crate) fn update(&mut self) {
-        if !self.idle {
-            self.tick();
-        }
+    pub(crate) fn reach_if_active(&mut self, event: Event) -> Site {
+        if self.idle { event.place } else { self.reach(event) }
     }
 
     /// Gives a list's memory back.
@@ -469,16 +476,16 @@ impl<'t, C: Clock> Thread<'t, C> {
 
     /// The strand, at `at`, has waited for the event of `strand`.
     #[inline]
-    pub fn merge(&mut self, strand: Strand, at: Site, edge: Edge) {
-        self.tick();
+    pub fn merge(&mut self, strand: Strand, at: impl Into<Event>, edge: Edge) {
+        let at = self.reach(at.into());
         self.merge_now(strand, at, edge);
     }
 
     /// Leaves the current strand, and begins one at `at`: a spawned one, from its spawner's copy. `None`: the
     /// spawner is unknown, which is counted. The result is for [`Thread::end`].
     #[inline]
-    pub fn begin(&mut self, spawned: Option<Strand>, at: Site) -> Strand {
-        self.tick();
+    pub fn begin(&mut self, spawned: Option<Strand>, at: impl Into<Event>) -> Strand {
+        let at = self.reach(at.into());
         let procedure = spawned.as_ref().and_then(|strand| strand.0.procedure);
         let settings = &self.tracker.settings;
         let spawn = spawned.as_ref().map_or(Site(0), |s| s.cause(settings));
@@ -522,8 +529,8 @@ impl<'t, C: Clock> Thread<'t, C> {
     /// The current strand ends at `at`; the thread goes on with `left`, which it has left for it. The result
     /// is for whoever waits for the end, or for [`Thread::finish`].
     #[inline]
-    pub fn end(&mut self, left: Strand, at: Site) -> Strand {
-        self.tick();
+    pub fn end(&mut self, left: Strand, at: impl Into<Event>) -> Strand {
+        let at = self.reach(at.into());
         self.count_started();
         self.procedure = left.0.procedure;
         self.idle = left.0.idle;
@@ -542,9 +549,10 @@ impl<'t, C: Clock> Thread<'t, C> {
 
     /// As `end` and `merge`: the current strand ends at `at`, where the one that was left for it waits.
     #[inline]
-    pub fn end_and_merge(&mut self, left: Strand, at: Site) {
+    pub fn end_and_merge(&mut self, left: Strand, at: impl Into<Event>) {
+        let at = at.into();
         let ended = self.end(left, at);
-        self.merge_now(ended, at, Edge::Join);
+        self.merge_now(ended, at.place, Edge::Join);
     }
 
     /// A strand has ended for which nobody waits: the report counts it among the ends.
@@ -554,7 +562,7 @@ impl<'t, C: Clock> Thread<'t, C> {
     }
 
     /// The current strand ends at `at` as far as a report now is concerned.
-    pub fn publish(&mut self, at: Site) {
+    pub fn publish(&mut self, at: impl Into<Event>) {
         let copy = self.copy(at);
         self.tell_resyncs();
         self.move_levels(self.strand.0.length);

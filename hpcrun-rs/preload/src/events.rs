@@ -10,7 +10,7 @@
 //! An event's *place* is the address of the call in the program. If nobody measures, hooks whose events only
 //! the last two columns need call libc directly ([`Real::direct`](crate::real::Real::direct)).
 
-use critical_path::{Edge, Site};
+use critical_path::{Edge, Event};
 use hpcrun_abi::host::Stacked;
 use hpcrun_core::futex_locks::{self, FutexLock, FutexWait};
 use hpcrun_core::locks::{self, Outcome, Wait};
@@ -52,7 +52,7 @@ pub(crate) fn nobody_measures() -> bool {
 
 /// Reports an event of the calling thread to the critical path.
 #[inline]
-pub(crate) fn tell<R>(place: Place, event: impl FnOnce(&mut Tracked, Site) -> R) -> Option<R> {
+pub(crate) fn tell<R>(place: Place, event: impl FnOnce(&mut Tracked, Event) -> R) -> Option<R> {
     if !path::is_active() {
         return None;
     }
@@ -102,20 +102,20 @@ pub(crate) fn waiting_outside_handlers<T>(wait: impl FnOnce() -> T) -> T {
 /// with, and `after` what it has waited for.
 pub(crate) fn wait_for<T, B>(
     place: Place,
-    before: impl FnOnce(&mut Tracked, Site) -> B,
+    before: impl FnOnce(&mut Tracked, Event) -> B,
     wait: impl FnOnce() -> T,
-    after: impl FnOnce(&mut Tracked, Site, B, &T),
+    after: impl FnOnce(&mut Tracked, Event, B, &T),
 ) -> T {
     let begun = tell(place, |tracked, at| {
         let begun = before(tracked, at);
         tracked.begin_wait();
-        (at, begun)
+        (at.place, begun)
     });
     let result = wait();
     if let Some((at, begun)) = begun {
         amend(|tracked| {
             tracked.end_wait();
-            after(tracked, at, begun, &result);
+            after(tracked, at.into(), begun, &result);
         });
     }
     result

@@ -8,7 +8,7 @@
 
 use super::objects::{Object, Queue, Sent};
 use super::{Contexts, OwnThread, Path, ThreadSamples};
-use critical_path::{Edge, Lost, Site, Strand};
+use critical_path::{Edge, Event, Lost, Site, Strand};
 use hpcrun_abi::RemoteStrand;
 use std::sync::Arc;
 
@@ -98,13 +98,13 @@ impl Tracked {
     }
 
     /// The strand for another process.
-    pub fn export(&mut self, at: Site) -> &RemoteStrand {
+    pub fn export(&mut self, at: Event) -> &RemoteStrand {
         self.thread.export(at, super::rank())
     }
 
     /// Has acquired a lock, with others if it is `shared`. Returns whether somebody had it before.
     #[inline]
-    pub fn acquire(&mut self, lock: usize, shared: bool, edge: Edge, at: Site) -> bool {
+    pub fn acquire(&mut self, lock: usize, shared: bool, edge: Edge, at: Event) -> bool {
         let left = self.at(lock, |thread, object| {
             let lock = object.lock(|old| thread.discard(old));
             if shared {
@@ -126,7 +126,7 @@ impl Tracked {
 
     /// The thread has waited for the event that `strand` is a copy at, unless it was its own.
     #[inline]
-    fn merge(&mut self, strand: Strand, at: Site, edge: Edge) {
+    fn merge(&mut self, strand: Strand, at: Event, edge: Edge) {
         match strand.thread() == self.thread.number() && !self.has_tasks {
             true => self.thread.discard(strand),
             false => self.thread.merge(strand, at, edge),
@@ -135,7 +135,7 @@ impl Tracked {
 
     /// Releases a lock.
     #[inline]
-    pub fn release(&mut self, lock: usize, at: Site) {
+    pub fn release(&mut self, lock: usize, at: Event) {
         let copy = self.thread.copy(at);
         self.leave_at(lock, copy, |thread, object, copy| {
             let lock = object.lock(|old| thread.discard(old));
@@ -152,12 +152,12 @@ impl Tracked {
     }
 
     /// Leaves a copy of the strand at an object, for all that [follow](Self::follow).
-    pub fn leave_copy(&mut self, object: usize, at: Site) {
+    pub fn leave_copy(&mut self, object: usize, at: Event) {
         self.release(object, at);
     }
 
     /// Waits for all that was left at an object so far, which stays there.
-    pub fn follow(&mut self, object: usize, edge: Edge, at: Site) {
+    pub fn follow(&mut self, object: usize, edge: Edge, at: Event) {
         let all = self.at(object, |thread, object| {
             let left = object.lock(|old| thread.discard(old));
             left.shared.as_ref().map(|all| thread.share(all))
@@ -168,7 +168,7 @@ impl Tracked {
     }
 
     /// Begins a task after all that was left at an object. The result is for [`Self::end_task`].
-    pub fn begin_task(&mut self, object: usize, at: Site) -> Strand {
+    pub fn begin_task(&mut self, object: usize, at: Event) -> Strand {
         self.has_tasks = true;
         let spawned = self.at(object, |thread, object| {
             let left = object.lock(|old| thread.discard(old));
@@ -178,7 +178,7 @@ impl Tracked {
     }
 
     /// The task ends, before all that follow these objects.
-    pub fn end_task(&mut self, left: Strand, objects: impl IntoIterator<Item = usize>, at: Site) {
+    pub fn end_task(&mut self, left: Strand, objects: impl IntoIterator<Item = usize>, at: Event) {
         let ended = self.thread.end(left, at);
         for object in objects {
             let copy = self.thread.share(&ended);
@@ -195,7 +195,7 @@ impl Tracked {
     }
 
     /// Signals a condition, to one or all that wait.
-    pub fn signal(&mut self, condition: usize, at: Site) {
+    pub fn signal(&mut self, condition: usize, at: Event) {
         let copy = self.thread.copy(at);
         self.leave_at(condition, copy, |thread, object, copy| {
             let condition = object.condition(|old| thread.discard(old));
@@ -206,7 +206,7 @@ impl Tracked {
 
     /// Waits for a condition from now on, and releases the mutex. The result is for
     /// [`Self::end_condition`].
-    pub fn begin_condition(&mut self, condition: usize, mutex: usize, at: Site) -> u64 {
+    pub fn begin_condition(&mut self, condition: usize, mutex: usize, at: Event) -> u64 {
         self.release(mutex, at);
         let signals = self
             .at(condition, |thread, object| object.condition(|old| thread.discard(old)).signals);
@@ -221,7 +221,7 @@ impl Tracked {
         mutex: usize,
         before: u64,
         signalled: bool,
-        at: Site,
+        at: Event,
     ) {
         self.end_wait();
         let edge = if signalled { Edge::Condition } else { Edge::Lock };
@@ -243,7 +243,7 @@ impl Tracked {
 
     /// Arrives at a barrier. The result is for [`Self::leave`]; `None`: it is not known how many it waits
     /// for.
-    pub fn arrive(&mut self, barrier: usize, at: Site) -> Option<u64> {
+    pub fn arrive(&mut self, barrier: usize, at: Event) -> Option<u64> {
         let mut copy = Some(self.thread.copy(at));
         let round = self.at(barrier, |thread, object| {
             let barrier = object.barrier(|old| thread.discard(old));
@@ -274,7 +274,7 @@ impl Tracked {
     }
 
     /// Leaves the barrier, at which it has arrived in this round.
-    pub fn leave(&mut self, barrier: usize, round: u64, at: Site) {
+    pub fn leave(&mut self, barrier: usize, round: u64, at: Event) {
         let all = self.at(barrier, |thread, object| {
             let barrier = object.barrier(|old| thread.discard(old));
             // If a thread has slept through a whole further round, its own is gone.
@@ -289,7 +289,7 @@ impl Tracked {
 
     /// Sends something to whoever receives it, at most `receivers` of them. The result is for
     /// [`Self::settle`].
-    pub fn send(&mut self, queue: usize, receivers: u64, at: Site) -> Option<u64> {
+    pub fn send(&mut self, queue: usize, receivers: u64, at: Event) -> Option<u64> {
         let mut copy = Some(self.thread.copy(at));
         let number = self.at(queue, |thread, object| {
             let queue = object.queue(|old| thread.discard(old));
@@ -328,7 +328,7 @@ impl Tracked {
     }
 
     /// Has received what was sent first.
-    pub fn receive(&mut self, queue: usize, edge: Edge, at: Site) {
+    pub fn receive(&mut self, queue: usize, edge: Edge, at: Event) {
         let received = self.at(queue, |thread, object| {
             let queue = object.queue(|old| thread.discard(old));
             take_first(thread, queue)
@@ -348,7 +348,7 @@ impl Tracked {
     }
 
     /// The wait is over, for that thread has `ended` or not.
-    pub fn end_join(&mut self, name: usize, ended: bool, at: Site) {
+    pub fn end_join(&mut self, name: usize, ended: bool, at: Event) {
         let strand = self.at(name, |thread, object| {
             let ends = object.ends(|old| thread.discard(old));
             ends.joiners = ends.joiners.saturating_sub(1);

@@ -64,7 +64,7 @@ impl OwnThread {
         }
         let entered = self.event(address, |tracked, at| {
             tracked.thread.pause();
-            let site = at.0.max(CALL_UNTRACKED + 1);
+            let site = at.place.0.max(CALL_UNTRACKED + 1);
             match sends {
                 true => Entered { site, strand: tracked.export(at) },
                 false => without(site),

@@ -7,7 +7,7 @@ use super::{OwnThread, SharedThread};
 use crate::activity;
 use crate::path::{self, ThreadPath, Tracked};
 use crate::unwind::Registers;
-use critical_path::{Site, Strand};
+use critical_path::{Event, Site, Strand};
 use hpcrun_abi::{CountedSite, RuntimeTable, SITE_CONTEXT, TaskHeader};
 
 impl OwnThread {
@@ -20,16 +20,15 @@ impl OwnThread {
     /// An event of the thread, which `act` reports. Its site is the instruction at `address`; if that is 0,
     /// or a long segment ends here, the current context.
     #[inline]
-    pub fn event<R>(&self, address: u64, act: impl FnOnce(&mut Tracked, Site) -> R) -> Option<R> {
+    pub fn event<R>(&self, address: u64, act: impl FnOnce(&mut Tracked, Event) -> R) -> Option<R> {
         self.path.with(|tracked| {
             tracked.end_wait();
             // A runtime has said that the thread has nothing to do: what it does now is the runtime's own.
             if tracked.thread.is_idle() {
                 return None;
             }
-            let site = tracked.thread.place(Site(address), false, || self.context(None));
-            let result = act(tracked, site);
-            tracked.thread.seal();
+            let event = tracked.thread.event(Site(address), false, || self.context(None));
+            let result = act(tracked, event);
             // What a runtime does while it waits is none of the program's activity.
             if self.is_paused() {
                 tracked.begin_wait();

@@ -16,32 +16,30 @@ fn an_event_happens_before_its_preparation() {
     let clock = Simulated::default();
     let mut thread = Thread::new(&tracker, clock.clone(), Site(1));
     clock.advance(300_000);
-    let at = thread.place(Site(1), false, || {
+    let at = thread.event(Site(1), false, || {
         clock.advance(5_000);
         context(7)
     });
     let copy = thread.copy(at);
-    thread.seal();
     // After a long segment, what the event takes is no activity.
     clock.advance(10);
     assert_eq!(thread.length(), 300_010);
     // An event that does not look at the clock leaves nothing behind.
-    assert_eq!(thread.place(Site(3), false, nobody), Site(3));
-    thread.seal();
+    assert_eq!(thread.event(Site(3), false, nobody).place, Site(3));
     clock.advance(20);
     thread.merge(copy, Site(3), Edge::Lock);
     assert_eq!(thread.length(), 300_030);
-    // Nor does one that is not sealed.
-    thread.place(Site(3), false, nobody);
+    // Nor does one of which nothing is told.
+    thread.event(Site(3), false, nobody);
     clock.advance(30);
     // Where it is must be known.
-    let at = thread.place(Site(0), false, || context(8));
-    assert_eq!(at, Site(SITE_CONTEXT | 8));
+    let at = thread.event(Site(0), false, || context(8));
+    assert_eq!(at.place, Site(SITE_CONTEXT | 8));
     let spawned = thread.copy(at);
     let left = thread.begin(Some(spawned), Site(4));
     clock.advance(100_000);
     // A segment that has begun at the same place has begun in that context.
-    let at = thread.place(Site(4), false, || context(9));
+    let at = thread.event(Site(4), false, || context(9));
     let ended = thread.end(left, at);
     thread.finish(ended);
     let report = tracker.report();
@@ -54,12 +52,12 @@ fn an_event_happens_before_its_preparation() {
     // A runtime's own place is worth less than the last context of a long segment.
     let left = thread.begin(None, Site(6));
     clock.advance(90_000);
-    assert_eq!(thread.place(Site(6), true, nobody), Site(6));
+    assert_eq!(thread.event(Site(6), true, nobody).place, Site(6));
     clock.advance(90_000);
-    let at = thread.place(Site(6), true, || context(10));
+    let at = thread.event(Site(6), true, || context(10));
     let copy = thread.copy(at);
     clock.advance(10);
-    assert_eq!(thread.place(Site(6), true, nobody), at);
+    assert_eq!(thread.event(Site(6), true, nobody).place, at.place);
     for strand in [left, copy] {
         thread.discard(strand);
     }
@@ -67,7 +65,7 @@ fn an_event_happens_before_its_preparation() {
     assert_eq!(tracker.place(second.end).name, "0x4");
     thread.pause();
     clock.advance(900_000);
-    assert_eq!(thread.place(Site(5), false, nobody), Site(5), "no activity");
+    assert_eq!(thread.event(Site(5), false, nobody).place, Site(5), "no activity");
 }
 
 #[test]

@@ -90,8 +90,8 @@ fn error(period: u64, phases: &[Phase]) -> f64 {
                 for (function, time) in phase[n] {
                     fiber.spin(*function, time * 1000);
                 }
-                fiber.thread.place(barrier, false, || None);
-                fiber.thread.copy(barrier)
+                let event = fiber.thread.event(barrier, false, || None);
+                fiber.thread.copy(event)
             });
             let [first, second] = arrived;
             fibers[1].thread.merge(first, barrier, Edge::Barrier);
