@@ -65,6 +65,15 @@ A context is the same in both if the procedures of yours that lead to it have th
 their lines moved and however they were inlined. Give databases of several runs (hpcprof-rs RUN1 RUN2 -o DB)
 to tell small differences from those between runs.";
 
+const ADVISE_EXAMPLES: &str = "\
+Examples:
+  hpcprof-rs advise app-database
+      what limits each context, what to do about it, and what that gains at most
+  hpcprof-rs advise
+      the same for the newest database here
+  hpcprof-rs advise app-database --format json > advice.json
+      the same for scripts";
+
 const CHECK_EXAMPLES: &str = "\
 Examples:
   hpcprof-rs check app-database idleness/effort<=0.2
@@ -136,6 +145,9 @@ pub enum Command {
     /// What differs between two databases, and what of it is more than chance
     #[command(after_long_help = DIFF_EXAMPLES)]
     Diff(DiffArgs),
+    /// What is worth doing, and the most that it gains
+    #[command(after_long_help = ADVISE_EXAMPLES)]
+    Advise(AdviseArgs),
     /// Whether conditions over metrics hold, beyond chance: for CI
     #[command(after_long_help = CHECK_EXAMPLES)]
     Check(CheckArgs),
@@ -340,6 +352,17 @@ pub struct DiffArgs {
     pub rows: usize,
 }
 
+/// Options of advice.
+#[derive(Debug, Args)]
+pub struct AdviseArgs {
+    /// Database directory [default: the newest hpcrun-*-database here]
+    #[arg(value_name = "DATABASE")]
+    pub database: Option<PathBuf>,
+    /// Output format
+    #[arg(long, value_enum, default_value_t = ReportFormat::Text)]
+    pub format: ReportFormat,
+}
+
 /// Options of a check.
 #[derive(Debug, Args)]
 pub struct CheckArgs {
@@ -399,6 +422,7 @@ mod tests {
             PATH_EXAMPLES,
             REGIONS_EXAMPLES,
             CHECK_EXAMPLES,
+            ADVISE_EXAMPLES,
         ];
         for line in examples.iter().flat_map(|text| text.lines()) {
             let words = line.trim().split(" > ").next().unwrap_or_default();
@@ -408,6 +432,6 @@ mod tests {
             }
         }
         let shown = examples.map(|text| text.matches("\n  hpcprof-rs ").count());
-        assert_eq!(shown, [3; 7]);
+        assert_eq!(shown, [3; 8]);
     }
 }

@@ -22,6 +22,7 @@
 //! | a column of a view | `render/text`, `render/csv`, `render/json` |
 //! | a format of other profilers | a file in `exports`, a row in `exports/mod` |
 //! | a verdict, a line of the first screen | `advice/efficiency`, `advice/quality`, `advice/first_screen` |
+//! | advice | `advice/findings` |
 //! | a condition of `check` | `checks/condition`, `checks/answer` |
 //! | whose code a row is about | `advice/owners`, `advice/rows` |
 //! | a worker of a task runtime that hides callers | `model/workers` |

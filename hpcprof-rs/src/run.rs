@@ -1,6 +1,7 @@
 //! Carries out commands: `build` makes a database, `show` prints a view of one, `exports` writes other
 //! profilers' formats.
 
+use crate::advice::advise;
 use crate::advice::critical_path::remarks;
 use crate::advice::efficiency::Thresholds;
 use crate::advice::first_screen;
@@ -53,6 +54,10 @@ pub fn run(cli: Cli, style: Style, out: &mut impl Write) -> Result<()> {
         Some(Command::Regions(args)) => regions(&args, style, out),
         Some(Command::CriticalPath(args)) => critical_path(&args, style, out),
         Some(Command::Diff(args)) => diff(&args, style, out),
+        Some(Command::Advise(args)) => {
+            let catalogue = open(args.database.as_deref())?;
+            advise::print(&catalogue, args.format == ReportFormat::Json, style, out)
+        }
         Some(Command::Check(args)) => check(&args, out),
         Some(Command::Export(args)) => export(args, out),
     }

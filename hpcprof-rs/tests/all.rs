@@ -1,6 +1,7 @@
 //! The tests of builds and views as one program, so that it is linked once. Each file is a module:
 //! `cargo test -p hpcprof-rs --test all -- golden::` runs one.
 
+mod advice;
 mod bad_input;
 mod cache;
 mod chance;

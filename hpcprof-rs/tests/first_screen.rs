@@ -10,13 +10,13 @@ const MS: u64 = 1_000_000;
 const FILE: &str = "/src/app/main.cpp";
 
 /// A program of procedures, each with sixteen bytes of code.
-struct Program {
-    run: Run,
+pub(crate) struct Program {
+    pub(crate) run: Run,
     modules: Vec<(String, StructureBuilder, u64)>,
 }
 
 impl Program {
-    fn new() -> Program {
+    pub(crate) fn new() -> Program {
         let mut program = Program { run: Run::new(), modules: Vec::new() };
         program.ends(1_000);
         program
@@ -41,20 +41,20 @@ impl Program {
         at(index as u16 + 1, *next - 0x10)
     }
 
-    fn own(&mut self, name: &str) -> CodeAddress {
+    pub(crate) fn own(&mut self, name: &str) -> CodeAddress {
         self.procedure("/opt/app", name, FILE, User)
     }
 
-    fn libc(&mut self, name: &str) -> CodeAddress {
+    pub(crate) fn libc(&mut self, name: &str) -> CodeAddress {
         self.procedure("/lib/libc.so.6", name, "", System)
     }
 
     /// Samples of the first thread: so many of each path, while so many others were idle.
-    fn sample(&mut self, path: &[CodeAddress], samples: u64, idle: f64) -> &mut Self {
+    pub(crate) fn sample(&mut self, path: &[CodeAddress], samples: u64, idle: f64) -> &mut Self {
         self.sample_by(1, path, samples, idle)
     }
 
-    fn sample_by(
+    pub(crate) fn sample_by(
         &mut self,
         ordinal: u32,
         path: &[CodeAddress],
@@ -94,7 +94,7 @@ impl Program {
         run
     }
 
-    fn database(&self) -> Database {
+    pub(crate) fn database(&self) -> Database {
         database(&self.finished())
     }
 
@@ -284,7 +284,7 @@ fn spinning_in_a_sleep_is_named_as_what_it_is() {
         ("bar::ticker", "spins in sleep: wait for an event instead"),
         ("app::group", "effective: tune serial code"),
     ] {
-        let row = screen.lines().find(|l| l.contains(name)).expect("a row");
+        let row = screen.lines().rfind(|l| l.contains(name)).expect("a row");
         assert!(row.ends_with(verdict), "{screen}");
     }
     // A user's own procedure of that name is none of libc's.

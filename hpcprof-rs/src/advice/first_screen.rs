@@ -2,6 +2,7 @@
 //! measurement is, where effort went, which contexts matter, and what to look at next.
 
 use crate::advice::efficiency::{Thresholds, Verdict};
+use crate::advice::findings::{findings, lock_holder};
 use crate::advice::quality;
 use crate::advice::rows::{Row, rows};
 use crate::catalogue::Catalogue;
@@ -9,16 +10,12 @@ use crate::catalogue::metrics::{IDLENESS, MetricSelector, OVERHEAD, WORK, busy, 
 use crate::catalogue::statistics::Statistics;
 use crate::error::{Error, Result, one_line};
 use crate::model::errors::Sampled;
-use crate::model::tree::Label;
 use crate::render::names;
 use crate::render::numbers::{percent, seconds};
 use crate::render::style::Style;
 use crate::views::prune::Limits;
 use crate::views::top_down;
 use crate::views::view::View;
-use hpc_formats::profile::LOCK_WAIT;
-use hpc_formats::structure::Origin;
-use std::cmp::Reverse;
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -31,6 +28,9 @@ const CONTEXTS: (usize, usize) = (10, 4);
 const OTHER_LINES: usize = 12;
 /// Contexts below this share of the effort are not read, percent: no row depends on one.
 const LEAST_READ: f64 = 0.1;
+/// What is worth doing that is said, and the least share of the wall time to gain by it.
+const ADVICE: usize = 2;
+const LEAST_GAIN: f64 = 0.05;
 /// Idleness and overhead of less than this share of the effort are not what to look at next.
 const LEAST_LOSS: f64 = 0.1;
 
@@ -41,8 +41,7 @@ pub fn print(
     style: Style,
     out: &mut impl Write,
 ) -> Result<()> {
-    let limits = Limits { depth: None, threshold: Some(LEAST_READ) };
-    let view = top_down::stored(catalogue, limits, MetricSelector::Effort, false)?;
+    let view = stored_view(catalogue)?;
     let run = &catalogue.statistics;
     let serial = quality::serial(run, busy(&view.totals), view.totals[IDLENESS]);
     let waste = view.totals[IDLENESS].saturating_add(view.totals[OVERHEAD]);
@@ -54,9 +53,17 @@ pub fn print(
     };
     let notes = quality::lines(run).into_iter().chain(serial);
     let width = style.width.max(60);
+    let advice = match judged {
+        Judged::All => findings(&view, catalogue, thresholds)?.unwrap_or_default(),
+        _ => Vec::new(),
+    };
+    let least = run.wall_ns as f64 / run.runs.max(1) as f64 * LEAST_GAIN;
+    let advice = advice.iter().filter(|of| of.most.is_some_and(|(most, _)| most >= least));
+    let advice = advice.take(ADVICE).flat_map(|of| names::wrap(&of.line(), width));
     let screen = Screen {
         catalogue,
         notes: notes.flat_map(|n| names::wrap(&one_line(&n), width)).collect(),
+        advice: advice.collect(),
         run,
         view: &view,
         judged,
@@ -64,6 +71,12 @@ pub fn print(
         style,
     };
     screen.print(out).map_err(Error::output)
+}
+
+/// The contexts that advice is about, with how their work is spread over threads.
+pub fn stored_view(catalogue: &Catalogue) -> Result<View> {
+    let limits = Limits { depth: None, threshold: Some(LEAST_READ) };
+    top_down::stored(catalogue, limits, MetricSelector::Effort, true)
 }
 
 /// Which verdicts the figures can carry.
@@ -82,6 +95,8 @@ struct Screen<'a> {
     run: &'a Statistics,
     /// About the measurement.
     notes: Vec<String>,
+    /// What is worth doing.
+    advice: Vec<String>,
     view: &'a View,
     judged: Judged,
     thresholds: Thresholds,
@@ -128,6 +143,9 @@ impl Screen<'_> {
         )?;
         for note in &self.notes {
             writeln!(out, "{note}")?;
+        }
+        for line in &self.advice {
+            writeln!(out, "{}", self.style.bold(line))?;
         }
         writeln!(out)
     }
@@ -180,22 +198,9 @@ impl Screen<'_> {
 
     /// How long threads waited for locks, and who held them for most of that, where it was measured.
     fn lock_wait(&self) -> Option<String> {
-        let metric = self.catalogue.metrics.iter().position(|m| m.name == LOCK_WAIT)?;
-        let code = &self.catalogue.code;
-        let held = (0..).zip(&self.view.nodes).filter_map(|(id, node)| match node.label {
-            Label::Procedure(p) | Label::Inlined(p) if code.procedure(p).origin == Origin::User => {
-                Some((self.view.inclusive.of(id)[metric], Reverse(id), p))
-            }
-            _ => None,
-        });
-        // The innermost of the user's procedures that has most.
-        let (most, ..) = held.clone().max()?;
-        let (held, _, holder) = held.filter(|(held, ..)| *held == most).last()?;
-        (held > 0).then(|| {
-            let name = one_line(&code.procedure(holder).name);
-            let (all, held) = (seconds(self.view.totals[metric]), seconds(held));
-            format!("lock-wait {all} s: {held} s while {name} held the lock")
-        })
+        let (all, held, holder) = lock_holder(self.view, self.catalogue)?;
+        let (all, held) = (seconds(all), seconds(held));
+        Some(format!("lock-wait {all} s: {held} s while {holder} held the lock"))
     }
 
     fn contexts(&self, out: &mut impl Write) -> io::Result<()> {
@@ -226,10 +231,12 @@ impl Screen<'_> {
         }
         let rows = rows(self.view, self.catalogue, self.thresholds);
         let chance = self.chance(&rows);
-        let other = OTHER_LINES + self.notes.len() + usize::from(chance.is_some());
+        let other =
+            OTHER_LINES + self.notes.len() + self.advice.len() + usize::from(chance.is_some());
         let room = LINES.saturating_sub(other);
         let (shown, hidden) = rows.split_at(rows.len().min(room.clamp(CONTEXTS.1, CONTEXTS.0)));
-        let longest = shown.iter().map(|r| self.location(r).chars().count()).max();
+        let longest =
+            shown.iter().map(|r| r.place(self.view, &self.catalogue.code).chars().count()).max();
         let place_width = match longest {
             Some(longest) if self.is_narrow() => longest.clamp(9, 24),
             _ => 24,
@@ -305,17 +312,6 @@ impl Screen<'_> {
         }
     }
 
-    /// Where a row's context is.
-    fn location(&self, row: &Row) -> String {
-        let code = &self.catalogue.code;
-        let label = self.view.node(row.location).label;
-        match (label.location(code), label.module(code)) {
-            (Some(at), _) => names::location(code, at),
-            (None, Some(module)) => one_line(names::base_name(module)),
-            (None, None) => String::new(),
-        }
-    }
-
     fn row(
         &self,
         row: &Row,
@@ -323,7 +319,7 @@ impl Screen<'_> {
         name_width: usize,
         out: &mut impl Write,
     ) -> io::Result<()> {
-        let location = self.location(row);
+        let location = row.place(self.view, &self.catalogue.code);
         let rest = match &row.mostly {
             Some(most) => {
                 let room = name_width.saturating_sub(row.name.chars().count() + " (mostly )".len());

@@ -9,7 +9,8 @@ use crate::advice::efficiency::{Thresholds, Verdict};
 use crate::advice::owners::{Owner, enclosing, owners};
 use crate::catalogue::Catalogue;
 use crate::catalogue::metrics::{busy, effort, sum};
-use crate::model::code::Procedure;
+use crate::error::one_line;
+use crate::model::code::{Code, Procedure};
 use crate::model::tree::{Label, add_all};
 use crate::render::names;
 use crate::views::view::View;
@@ -33,6 +34,24 @@ pub struct Row {
     pub values: Vec<i64>,
     /// Its cell of the table.
     pub verdict: Verdict,
+}
+
+impl Row {
+    /// Where it is.
+    pub fn place(&self, view: &View, code: &Code) -> String {
+        let label = view.node(self.location).label;
+        match (label.location(code), label.module(code)) {
+            (Some(at), _) => names::location(code, at),
+            (None, Some(module)) => one_line(names::base_name(module)),
+            (None, None) => String::new(),
+        }
+    }
+
+    /// Its name, with the procedure that has most of its work.
+    pub fn called(&self) -> String {
+        let mostly = self.mostly.as_ref().map_or(String::new(), |most| format!(" (mostly {most})"));
+        one_line(&format!("{}{mostly}", self.name))
+    }
 }
 
 /// Least share of the total effort of a row.
@@ -78,7 +97,12 @@ pub fn rows(view: &View, catalogue: &Catalogue, thresholds: Thresholds) -> Vec<R
     let mut rows = Vec::new();
     if let [only] = top[..] {
         let chain = chooser.chain(only);
-        chooser.split(chain.last().copied().unwrap_or(only), &mut rows);
+        let end = chain.last().copied().unwrap_or(only);
+        match (chooser.callees(end).is_empty(), chain.get(1)) {
+            // What is nearest to the program's entry is where it can be changed.
+            (true, Some(outermost)) => chooser.choose(*outermost, &mut rows),
+            _ => chooser.split(end, &mut rows),
+        }
     } else {
         for node in top {
             chooser.choose(node, &mut rows);

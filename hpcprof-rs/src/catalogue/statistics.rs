@@ -171,11 +171,14 @@ impl Statistics {
         self.run_delay_ns.saturating_sub(self.oversubscribed_ns).clamp(0, self.wait_ns)
     }
 
-    /// For how long threads waited for a core that the program's own threads had.
+    /// For how long threads waited for a core that the program's own threads had. As many threads as cores
+    /// can wait at once while others have these.
     pub fn competition_ns(&self) -> i64 {
+        let cores = i64::from(self.cores);
         match self.run_delay_ns {
+            _ if self.threads <= u64::from(self.cores) && self.oversubscribed_ns == 0 => 0,
             0 => self.oversubscribed_ns,
-            delay => delay.saturating_sub(self.others_ns()).max(0),
+            delay => delay.saturating_sub(self.others_ns().saturating_mul(cores)).max(0),
         }
     }
 

@@ -1,0 +1,85 @@
+//! `hpcprof-rs advise`: prints what is worth doing, as text and as JSON (FORMATS.md).
+
+use crate::advice::efficiency::Thresholds;
+use crate::advice::findings::{Finding, findings};
+use crate::advice::first_screen::stored_view;
+use crate::catalogue::Catalogue;
+use crate::error::{Error, Result, one_line};
+use crate::render::names;
+use crate::render::numbers::seconds;
+use crate::render::style::Style;
+use serde_json::{Value, json};
+use std::io::{self, Write};
+
+/// Version of the JSON.
+const SCHEMA: &str = "hpcprof-rs/advice/1";
+
+impl Finding {
+    /// `main.rs:12 solve: one thread works …; gains at most 0.280 s ±0.020`.
+    pub fn line(&self) -> String {
+        let about = [&self.place, &self.name].map(|part| part.as_str()).join(" ");
+        let about = match about.trim() {
+            "" => String::new(),
+            about => format!("{about}: "),
+        };
+        let gain = self.most.map_or(String::new(), |(most, error)| {
+            let [most, error] = [most, error].map(|time| seconds(time.round() as i64));
+            format!("; gains at most {most} s ±{error}")
+        });
+        one_line(&format!("{about}{}{gain}", self.text))
+    }
+
+    fn object(&self) -> Value {
+        let [most, error] = [0, 1].map(|at| self.most.map(|of| [of.0, of.1][at] / 1e9));
+        json!({
+            "cause": self.cause.name(), "name": self.name, "place": self.place, "text": self.text,
+            "most": most, "error": error,
+        })
+    }
+}
+
+/// Prints the advice of a database.
+pub fn print(
+    catalogue: &Catalogue,
+    is_json: bool,
+    style: Style,
+    out: &mut impl Write,
+) -> Result<()> {
+    let found = findings(&stored_view(catalogue)?, catalogue, Thresholds::default())?;
+    match is_json {
+        true => writeln!(out, "{}", object(catalogue, &found)),
+        false => text(catalogue, &found, style, out),
+    }
+    .map_err(Error::output)
+}
+
+type Found = std::result::Result<Vec<Finding>, String>;
+
+fn object(catalogue: &Catalogue, found: &Found) -> Value {
+    let run = &catalogue.statistics;
+    let wall = run.wall_ns as f64 / 1e9 / run.runs.max(1) as f64;
+    let advice: Vec<Value> = found.iter().flatten().map(Finding::object).collect();
+    json!({
+        "schema": SCHEMA, "unit": "seconds", "program": run.program, "wall": wall, "cores": run.cores,
+        "withheld": found.as_ref().err(), "advice": advice,
+    })
+}
+
+fn text(
+    catalogue: &Catalogue,
+    found: &Found,
+    style: Style,
+    out: &mut impl Write,
+) -> io::Result<()> {
+    let run = &catalogue.statistics;
+    let wall = seconds(run.wall_ns / run.runs.max(1) as i64);
+    let title = format!("{}: a run takes {wall} s on {} cores", one_line(&run.program), run.cores);
+    writeln!(out, "{}", style.bold(&names::middle(&title, style.width)))?;
+    match found {
+        Err(why) => writeln!(out, "no advice: {}", one_line(why)),
+        Ok(all) => (1..).zip(all).try_for_each(|(number, of)| {
+            let lines = names::wrap(&format!("{number}. {}", of.line()), style.width.max(60));
+            lines.iter().try_for_each(|line| writeln!(out, "{line}"))
+        }),
+    }
+}

@@ -1,0 +1,364 @@
+//! What is worth doing: for each context that matters what limits it, what to do about it, and the most that
+//! the run could be shorter then.
+//!
+//! On n cores a second of idleness or overhead is an n-th of a second of the run, so that is the most to gain
+//! by ending it: the work itself stays. Where the critical path is known, no run is shorter than what is left
+//! of it without the procedure.
+
+use crate::advice::efficiency::{Thresholds, Verdict};
+use crate::advice::quality;
+use crate::advice::rows::{Row, rows};
+use crate::catalogue::Catalogue;
+use crate::catalogue::metrics::{IDLENESS, OVERHEAD, WORK, busy, effort};
+use crate::error::{Result, one_line};
+use crate::model::code::{Code, ParallelLoop};
+use crate::model::metrics::CATEGORY_PREFIX;
+use crate::model::tree::Label;
+use crate::render::numbers::{duration, grouped, percent, seconds};
+use crate::views::view::View;
+use hpc_formats::profile::LOCK_WAIT;
+use hpc_formats::structure::Origin;
+use std::cmp::Reverse;
+
+/// With this share of the idleness that one working thread causes, a context is serial.
+const SERIAL_SHARE: f64 = 0.9;
+/// Threads whose most busy one has less than this multiple of a fair share have the same work.
+const FAIR: f64 = 1.25;
+/// Tasks of less time on average cost about as much as they do.
+const SMALL_TASK_NS: i64 = 5_000;
+/// A task of this time hardly costs anything.
+const GOOD_TASK_NS: i64 = 16_000;
+/// What a task costs its runtime, at most, where that counts as work: rayon's and OpenMP's.
+const TASK_COST_NS: [i64; 2] = [250, 500];
+/// Less of the wall time is not worth advice.
+const LEAST_GAIN: f64 = 0.02;
+/// A thread works if it has this share of what a core could do, at least.
+const LEAST_WORKER: i64 = 8;
+
+/// What limits a context.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Cause {
+    /// One thread works.
+    Serial,
+    /// Of several threads one works at a time.
+    TurnTaking,
+    /// Some threads have more work than others.
+    Imbalance,
+    /// Fewer threads work than there are cores.
+    LowParallelism,
+    /// Tasks are too small for what they cost.
+    SmallTasks,
+    /// The runtime, locks or the like.
+    Overhead,
+    /// A thread waits without sleeping.
+    Spinning,
+    /// More threads work than there are cores.
+    Oversubscription,
+    /// Nobody works.
+    Waiting,
+    /// Nothing but its own work.
+    Work,
+}
+
+impl Cause {
+    /// Its name in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Cause::Serial => "serial",
+            Cause::TurnTaking => "turn-taking",
+            Cause::Imbalance => "imbalance",
+            Cause::LowParallelism => "low-parallelism",
+            Cause::SmallTasks => "small-tasks",
+            Cause::Overhead => "overhead",
+            Cause::Spinning => "spinning",
+            Cause::Oversubscription => "oversubscription",
+            Cause::Waiting => "waiting",
+            Cause::Work => "work",
+        }
+    }
+}
+
+/// One thing to do.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Finding {
+    /// What limits it.
+    pub cause: Cause,
+    /// The context; empty: the program.
+    pub name: String,
+    /// Where it is; empty if unknown.
+    pub place: String,
+    /// What is wrong, and what to do.
+    pub text: String,
+    /// What a run could be shorter by at most, with the standard error, nanoseconds; `None` if that is not
+    /// known.
+    pub most: Option<(f64, f64)>,
+}
+
+/// What is worth doing, the most gain first, or why nothing can be said.
+pub fn findings(
+    view: &View,
+    catalogue: &Catalogue,
+    thresholds: Thresholds,
+) -> Result<std::result::Result<Vec<Finding>, String>> {
+    let run = &catalogue.statistics;
+    if let Some(lack) = quality::lack(run) {
+        return Ok(Err(lack));
+    }
+    let rows = rows(view, catalogue, thresholds);
+    let finder = Finder { view, catalogue, thresholds };
+    let mut all: Vec<Finding> = Vec::new();
+    for new in rows.iter().filter_map(|row| finder.of_row(row)) {
+        // The tasks of a program become larger together.
+        let is_same = |of: &&mut Finding| [of.cause, new.cause] == [Cause::SmallTasks; 2];
+        match all.iter_mut().find(is_same) {
+            Some(known) => {
+                let (most, error) = known
+                    .most
+                    .zip(new.most)
+                    .map_or((0.0, 0.0), |(a, b)| (a.0 + b.0, a.1.hypot(b.1)));
+                known.most = Some((most, error));
+            }
+            None => all.push(new),
+        }
+    }
+    let nobody = run.wait_ns.saturating_sub(run.missing_ns()).saturating_sub(run.others_ns());
+    if quality::forbids_verdicts(run, 0) {
+        let text = "nobody works: all threads sleep or wait for something outside; `-e wall-time` says where";
+        let gain = Some((nobody as f64 / run.runs.max(1) as f64, 0.0));
+        all.push(finder.of_program(Cause::Waiting, text.to_owned(), gain));
+    }
+    let least = run.wall_ns as f64 / run.runs.max(1) as f64 * LEAST_GAIN;
+    all.retain(|of| of.most.is_none_or(|(most, _)| most >= least));
+    all.sort_by_key(|of| Reverse(of.most.map_or(0, |(most, _)| most as i64)));
+    if let Some(threads) = finder.oversubscribed()? {
+        all.insert(0, threads);
+    }
+    if all.is_empty() {
+        all.extend(rows.first().map(|row| finder.effective(row)));
+    }
+    Ok(Ok(all))
+}
+
+struct Finder<'a> {
+    view: &'a View,
+    catalogue: &'a Catalogue,
+    thresholds: Thresholds,
+}
+
+impl Finder<'_> {
+    fn of_program(&self, cause: Cause, text: String, most: Option<(f64, f64)>) -> Finding {
+        Finding { cause, name: String::new(), place: String::new(), text, most }
+    }
+
+    fn cores(&self) -> f64 {
+        f64::from(self.catalogue.statistics.cores.max(1))
+    }
+
+    /// What a row limits, if it does.
+    fn of_row(&self, row: &Row) -> Option<Finding> {
+        let values = &row.values;
+        let share = |metric: usize| values[metric] as f64 * 100.0 / effort(values).max(1) as f64;
+        let is_idle = share(IDLENESS) >= self.thresholds.idleness;
+        let tasks = self.small_tasks(row.location);
+        let (cause, text) = match row.verdict {
+            Verdict::Spins(by) => {
+                let text = format!("waits in {by} without sleeping: wait for an event instead");
+                (Cause::Spinning, text)
+            }
+            _ if tasks.is_some() => (Cause::SmallTasks, tasks.clone()?.1),
+            _ if is_idle => self.idle(row),
+            _ if share(OVERHEAD) >= self.thresholds.overhead => {
+                let text = format!("{}: do more at a time", self.overhead(values));
+                (Cause::Overhead, text)
+            }
+            _ => return None,
+        };
+        let (idle, over) = match cause {
+            Cause::Overhead => (0.0, 1.0),
+            Cause::SmallTasks | Cause::Spinning => (1.0, 1.0),
+            _ => (1.0, 0.0),
+        };
+        let per = self.cores() * self.catalogue.statistics.runs.max(1) as f64;
+        let mut most = (values[IDLENESS] as f64 * idle + values[OVERHEAD] as f64 * over) / per;
+        let error = self.catalogue.errors().of_weighted([0.0, idle / per, over / per], values);
+        if let Some((hidden, _)) = tasks.filter(|_| cause == Cause::SmallTasks) {
+            most += hidden.min(values[WORK]) as f64 / per;
+        }
+        if cause == Cause::Spinning {
+            // Of what spins, all may be useless.
+            most += values[WORK] as f64 / per;
+        }
+        let label = self.view.node(row.location).label;
+        if let Some(left) = self.catalogue.zeroed_span(label) {
+            most = most.min((self.catalogue.statistics.wall_ns - left).max(0) as f64);
+        }
+        Some(self.about(row, cause, text, Some((most, error))))
+    }
+
+    fn about(&self, row: &Row, cause: Cause, text: String, most: Option<(f64, f64)>) -> Finding {
+        let place = row.place(self.view, &self.catalogue.code);
+        Finding { cause, name: row.called(), place, text, most }
+    }
+
+    /// Why cores are idle while a row works.
+    fn idle(&self, row: &Row) -> (Cause, String) {
+        let others = self.cores() - 1.0;
+        let idle = row.values[IDLENESS] as f64 / busy(&row.values).max(1) as f64;
+        let is_alone = idle >= others * SERIAL_SHARE;
+        let spread = self.view.spreads[row.location as usize].filter(|of| of.threads > 1);
+        let in_parallel = self.loop_around(row.location).is_some();
+        let most = spread.map_or(1.0, |of| of.most as f64 / of.sum.max(1) as f64);
+        let fair = spread.map_or(1.0, |of| f64::from(of.threads).min(self.cores()));
+        let is_fair = spread.is_some() && most * fair < FAIR;
+        match (is_fair, spread.is_some() || in_parallel) {
+            (true, _) => (Cause::TurnTaking, self.turns()),
+            _ if is_alone && (most >= SERIAL_SHARE || !in_parallel) => (
+                Cause::Serial,
+                format!(
+                    "one thread works while {others:.0} of {:.0} cores idle: run it in parallel",
+                    others + 1.0
+                ),
+            ),
+            (_, true) => (
+                Cause::Imbalance,
+                format!(
+                    "imbalance: one thread has {:.0} % of the work and others wait for it: smaller parts, \
+                     the largest first",
+                    most * 100.0
+                ),
+            ),
+            _ => (
+                Cause::LowParallelism,
+                format!(
+                    "{idle:.1} cores idle on average while it runs: more at once, or start it earlier"
+                ),
+            ),
+        }
+    }
+
+    fn turns(&self) -> String {
+        match lock_holder(self.view, self.catalogue) {
+            Some((_, held, holder)) => format!(
+                "threads take turns: they waited {} s for a lock that {holder} holds: hold it for less time, \
+                 or have several",
+                seconds(held)
+            ),
+            None => format!(
+                "threads take turns: a lock or a queue lets one work at a time: `-e {LOCK_WAIT}` names \
+                 the holder"
+            ),
+        }
+    }
+
+    /// The largest category of overhead.
+    fn overhead(&self, values: &[i64]) -> String {
+        let metrics = self.catalogue.metrics.iter().zip(values);
+        let of =
+            metrics.filter_map(|(m, value)| Some((*value, m.name.strip_prefix(CATEGORY_PREFIX)?)));
+        let largest = of.max().map_or("", |(_, name)| name);
+        format!(
+            "{} % of it is overhead, mostly {largest}",
+            percent(values[OVERHEAD], effort(values))
+        )
+    }
+
+    /// The small tasks that a node of a region has at, around or below it.
+    fn small_tasks(&self, node: u32) -> Option<(i64, String)> {
+        let around = small_tasks(self.loop_around(node)?);
+        let mut below = vec![node];
+        let found = std::iter::from_fn(|| {
+            let at = below.pop()?;
+            below.extend(&self.view.children[at as usize]);
+            Some(self.view.node(at).label.parallel_loop(&self.catalogue.code).and_then(small_tasks))
+        });
+        around.or_else(|| found.flatten().max_by_key(|(hidden, _)| *hidden))
+    }
+
+    /// The parallel loop that a node is or lies in.
+    fn loop_around(&self, node: u32) -> Option<&ParallelLoop> {
+        let mut at = Some(node);
+        while let Some(node) = at {
+            let known = self.view.node(node);
+            if let Some(found) = known.label.parallel_loop(&self.catalogue.code) {
+                return Some(found);
+            }
+            at = known.parent;
+        }
+        None
+    }
+
+    /// More threads work than there are cores.
+    fn oversubscribed(&self) -> Result<Option<Finding>> {
+        let run = &self.catalogue.statistics;
+        if !quality::competes(run) {
+            return Ok(None);
+        }
+        let least = busy(&self.view.totals) / (LEAST_WORKER * i64::from(run.cores.max(1)));
+        let threads = self.catalogue.threads()?;
+        let workers = threads.iter().filter(|thread| busy(&thread.values) >= least.max(1)).count();
+        let workers = workers / run.runs.max(1);
+        if workers <= run.cores as usize {
+            return Ok(None);
+        }
+        let text = format!(
+            "{workers} threads compete for the {} cores that the program may use (affinity and quota \
+             included) and waited {} s for one: start {} in all, in all pools together",
+            run.cores,
+            seconds(run.competition_ns()),
+            run.cores
+        );
+        Ok(Some(self.of_program(Cause::Oversubscription, text, None)))
+    }
+
+    /// That nothing but its work limits a program.
+    fn effective(&self, row: &Row) -> Finding {
+        let n = self.catalogue.statistics.cores;
+        let text = match n {
+            0 | 1 => "all is work: tune this code".to_owned(),
+            _ => format!(
+                "parallelism is effective, so tune this code; if threads write to the same cache lines it is \
+                 slower than alone: `hpcrun-rs sweep --workers 1,{n} -- …` shows that"
+            ),
+        };
+        self.about(row, Cause::Work, text, None)
+    }
+}
+
+/// How much of a loop's time its tasks may cost, and what to do, if they are small.
+fn small_tasks(of: &ParallelLoop) -> Option<(i64, String)> {
+    let counts = of.counts.filter(|_| of.task_ns > 0)?;
+    let is_openmp = of.name.starts_with("omp ");
+    let tasks = match counts.splits {
+        0 if of.name.starts_with("omp task") => counts.executions,
+        splits => splits,
+    };
+    let mean = of.task_ns.checked_div(tasks)?;
+    if mean >= SMALL_TASK_NS {
+        return None;
+    }
+    let times = (GOOD_TASK_NS / mean.max(1)).max(2);
+    let how = match is_openmp {
+        true => {
+            format!("create them only where there is {times} times as much to do (`if`, `final`)")
+        }
+        false => format!("with_min_len({times}) makes them {}", duration(times * mean)),
+    };
+    let hidden = tasks.saturating_mul(TASK_COST_NS[usize::from(is_openmp)].min(mean));
+    Some((hidden, format!("{} tasks of {}: {how}", grouped(tasks), duration(mean))))
+}
+
+/// How long threads waited for locks, for how long of that who held them, where it was measured.
+pub fn lock_holder(view: &View, catalogue: &Catalogue) -> Option<(i64, i64, String)> {
+    let metric = catalogue.metrics.iter().position(|m| m.name == LOCK_WAIT)?;
+    let code: &Code = &catalogue.code;
+    let held = (0..).zip(&view.nodes).filter_map(|(id, node)| match node.label {
+        Label::Procedure(p) | Label::Inlined(p) if code.procedure(p).origin == Origin::User => {
+            Some((view.inclusive.of(id)[metric], Reverse(id), p))
+        }
+        _ => None,
+    });
+    // The innermost of the user's procedures that has most.
+    let (most, ..) = held.clone().max()?;
+    let (held, _, holder) = held.filter(|(held, ..)| *held == most).last()?;
+    (held > 0).then(|| (view.totals[metric], held, one_line(&code.procedure(holder).name)))
+}

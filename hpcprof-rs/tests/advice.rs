@@ -1,0 +1,105 @@
+//! What is worth doing: each planted problem is the first advice, with a gain that is known.
+
+use crate::first_screen::Program;
+use crate::support::*;
+use hpc_formats::profile::LOCK_WAIT;
+use serde_json::Value;
+
+/// The advice about a program.
+fn advice(program: &Program) -> Vec<Value> {
+    let output = on(&program.database(), "advise --format json").expect("advice");
+    let all: Value = serde_json::from_str(&output).expect("JSON");
+    assert_eq!(all["withheld"], Value::Null, "{all}");
+    all["advice"].as_array().expect("advice").clone()
+}
+
+/// Its cause, name and gain in seconds.
+fn first(program: &Program) -> (String, String, f64) {
+    let all = advice(program);
+    let text = |field: &str| all[0][field].as_str().expect("text").to_owned();
+    (text("cause"), text("name"), all[0]["most"].as_f64().unwrap_or(0.0))
+}
+
+fn is(found: &(String, String, f64), cause: &str, name: &str, most: f64) {
+    assert_eq!((found.0.as_str(), found.1.as_str()), (cause, name), "{found:?}");
+    assert!((found.2 - most).abs() < 0.002, "{found:?}");
+}
+
+#[test]
+fn what_one_thread_does_while_the_others_wait_comes_first() {
+    let mut p = Program::new();
+    let [main, solve, tail] = ["main", "solve", "tail"].map(|name| p.own(name));
+    p.sample(&[main, solve], 100, 0.0).sample_by(2, &[main, solve], 100, 0.0);
+    // Half a second in which the other core idles: on both it takes half of that.
+    p.sample(&[main, tail], 100, 1.0);
+    is(&first(&p), "serial", "tail", 0.25);
+    has(&p.database().screen, "tail: one thread works while 1 of 2 cores idle");
+}
+
+#[test]
+fn one_thread_with_most_of_the_work_is_imbalance() {
+    let mut p = Program::new();
+    let [main, solve] = ["main", "solve"].map(|name| p.own(name));
+    p.sample(&[main, solve], 100, 0.0).sample_by(2, &[main, solve], 100, 0.0);
+    p.sample_by(2, &[main, solve], 120, 1.0);
+    let found = first(&p);
+    is(&found, "imbalance", "solve", 0.3);
+    has(advice(&p)[0]["text"].as_str().expect("text"), "one thread has 69 % of the work");
+}
+
+#[test]
+fn threads_that_take_turns_wait_for_a_lock() {
+    let mut p = Program::new();
+    let [main, update] = ["main", "update"].map(|name| p.own(name));
+    for thread in [1, 2] {
+        p.sample_by(thread, &[main, update], 80, 1.0);
+        p.sample_by(thread, &[main, update], 20, 0.0);
+    }
+    is(&first(&p), "turn-taking", "update", 0.4);
+    has(advice(&p)[0]["text"].as_str().expect("text"), LOCK_WAIT);
+}
+
+#[test]
+fn more_threads_than_cores_compete() {
+    let mut p = Program::new();
+    let [main, simulate] = ["main", "simulate"].map(|name| p.own(name));
+    for thread in 1..=8 {
+        p.sample_by(thread, &[main, simulate], 50, 0.0);
+        p.run.threads[thread as usize - 1].oversubscribed = 0.25 * 200.0;
+    }
+    p.run.cpu().run_delay_ns = 4_000_000_000;
+    let found = first(&p);
+    is(&found, "oversubscription", "", 0.0);
+    has(advice(&p)[0]["text"].as_str().expect("text"), "8 threads compete for the 2 cores");
+    // Threads that hardly work are none of them.
+    let mut p = Program::new();
+    let [main, simulate] = ["main", "simulate"].map(|name| p.own(name));
+    for thread in 1..=8 {
+        p.sample_by(thread, &[main, simulate], if thread < 3 { 200 } else { 2 }, 0.0);
+        p.run.threads[thread as usize - 1].oversubscribed = 50.0;
+    }
+    p.run.cpu().run_delay_ns = 4_000_000_000;
+    is(&first(&p), "work", "simulate", 0.0);
+}
+
+#[test]
+fn a_thread_that_polls_spins() {
+    let mut p = Program::new();
+    let [main, poll, work] = ["main", "await_result", "work"].map(|name| p.own(name));
+    let give_way = p.libc("sched_yield");
+    p.sample(&[main, poll, give_way], 200, 0.0).sample_by(2, &[main, work], 200, 0.0);
+    is(&first(&p), "spinning", "await_result", 0.5);
+}
+
+#[test]
+fn nothing_is_advised_without_callers() {
+    let mut p = Program::new();
+    let main = p.own("main");
+    p.sample(&[main], 50, 0.0);
+    let thread = &mut p.run.threads[0];
+    let partial = thread.partial(hpc_formats::loss::LossCause::NoUnwindInfo);
+    let node = thread.native(partial, main);
+    thread.sample(node, 150, 0.0);
+    let text = on(&p.database(), "advise").expect("advice");
+    has(&text, "no advice: fewer than 80 % of the samples are rooted");
+}
