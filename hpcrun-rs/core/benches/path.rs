@@ -146,7 +146,7 @@ fn nanoseconds(times: u32, mut f: impl FnMut()) -> f64 {
 fn main() {
     loadmap::refresh(|| true);
     let (low, high) = hpcrun_core::session::pthread_stack().expect("the stack has bounds");
-    let slot: &'static StackSlot = Box::leak(Box::new(StackSlot::new()));
+    let slot: &'static StackSlot = Box::leak(Box::default());
     slot.set(low, high, true, (0, 0));
     slot.publish();
     let file = std::env::temp_dir().join(format!("hpcrun-bench-{}", std::process::id()));

@@ -46,18 +46,13 @@ pub struct Tracking {
     pub every: u64,
     /// The signal that starts and stops it; 0: it starts with the program.
     pub signal: i32,
-    /// The process was started by a launcher of jobs whose processes exchange messages.
-    pub in_job: bool,
 }
 
 impl Tracking {
     fn parse(text: &str) -> Option<Tracking> {
         let mut numbers = text.split(' ').map(|number| number.parse::<u64>().ok());
-        let tracking = Tracking {
-            every: numbers.next()??,
-            signal: i32::try_from(numbers.next()??).ok()?,
-            in_job: variable(ENV_JOB).is_some(),
-        };
+        let tracking =
+            Tracking { every: numbers.next()??, signal: i32::try_from(numbers.next()??).ok()? };
         numbers.next().is_none().then_some(tracking)
     }
 }

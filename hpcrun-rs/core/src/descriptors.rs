@@ -8,7 +8,6 @@
 //! Async-signal-safe.
 
 use crate::system;
-use std::ptr;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64};
 
@@ -59,13 +58,7 @@ pub fn open_above_limit(open: impl FnOnce() -> i32) -> Result<i32, i32> {
 
 /// Waits for some hundred microseconds at most: a signal handler may have interrupted the holder.
 fn lock() -> bool {
-    (0..20).any(|_| {
-        let is_locked = !LOCK.swap(true, Acquire);
-        if !is_locked {
-            system::sleep(20_000);
-        }
-        is_locked
-    })
+    system::within(4, || (!LOCK.swap(true, Acquire)).then_some(())).is_some()
 }
 
 /// Raises the soft limit if the program could come near it. Returns the number from which on there is room.
@@ -105,16 +98,8 @@ pub fn enter_child() {
     LOCK.store(false, Release);
 }
 
-/// Sets the limit of descriptors; returns the previous one.
 fn limit(new: Option<libc::rlimit>) -> Result<libc::rlimit, i32> {
-    let mut old = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    let new = new.as_ref().map_or(ptr::null(), ptr::from_ref);
-    let (what, old_at) = (libc::RLIMIT_NOFILE as usize, &raw mut old as usize);
-    // SAFETY: the kernel reads and writes locals that outlive the call.
-    match unsafe { system::call(libc::SYS_prlimit64, [0, what, new as usize, old_at, 0]) } {
-        0 => Ok(old),
-        error => Err(-error as i32),
-    }
+    system::limit(libc::RLIMIT_NOFILE, new)
 }
 
 #[cfg(test)]

@@ -22,7 +22,6 @@ use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 
 /// The constants of a process image.
-#[derive(Debug)]
 pub struct Image {
     /// Settings of the run.
     pub config: Config,
@@ -48,7 +47,7 @@ pub struct Image {
 }
 
 /// What is counted from the start of an image on. A forked child has a new image, which begins at zero.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Counts {
     /// Losses that no thread can count, by cause.
     losses: [AtomicU64; LOSS_SLOTS],
@@ -128,15 +127,9 @@ pub fn event() -> Event {
 
 /// CPU time of the process, and of the children that it has waited for, in nanoseconds.
 pub fn cpu_used() -> (u64, u64) {
-    // SAFETY: zeros are a valid `rusage`; the kernel writes it, and it outlives the call.
-    let children = unsafe {
-        let mut usage: libc::rusage = std::mem::zeroed();
-        let arguments = [libc::RUSAGE_CHILDREN as usize, &raw mut usage as usize, 0, 0, 0];
-        system::call(libc::SYS_getrusage, arguments);
-        [usage.ru_utime, usage.ru_stime]
-    };
-    let of = |t: libc::timeval| t.tv_sec as u64 * 1_000_000_000 + t.tv_usec as u64 * 1000;
-    (system::clock(libc::CLOCK_PROCESS_CPUTIME_ID), children.into_iter().map(of).sum())
+    let time = |u: libc::rusage| [u.ru_utime, u.ru_stime].map(system::nanoseconds).iter().sum();
+    let children = system::usage(libc::RUSAGE_CHILDREN).map_or(0, time);
+    (system::clock(libc::CLOCK_PROCESS_CPUTIME_ID), children)
 }
 
 /// The monotonic clock, nanoseconds; mostly without a system call (vDSO).

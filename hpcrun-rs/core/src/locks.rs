@@ -33,7 +33,6 @@ static UNKNOWN_NS: AtomicU64 = AtomicU64::new(0);
 static TABLE: [Entry; ENTRIES] = [const { Entry::new() }; ENTRIES];
 
 /// A lock that some thread has waited for.
-#[derive(Debug)]
 struct Entry {
     /// Its address; 0: the entry is free.
     lock: AtomicUsize,
@@ -116,7 +115,7 @@ pub enum Outcome {
 }
 
 /// A thread's wait for a lock.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct Wait {
     entry: &'static Entry,
     since: u64,

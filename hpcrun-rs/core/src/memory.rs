@@ -14,44 +14,37 @@ use std::ptr::{self, NonNull};
 
 pub use crate::arch::PAGE;
 
+const ANONYMOUS: i32 = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+
 /// Maps `len` zeroed bytes, private and anonymous. Pages are allocated when touched.
 pub fn map_anonymous(len: usize) -> Option<NonNull<u8>> {
-    map(len, 0)
+    map(len, ANONYMOUS, -1)
 }
 
 /// Like [`map_anonymous`], with all pages allocated at once, for memory that will be used completely.
 pub fn map_populated(len: usize) -> Option<NonNull<u8>> {
-    map(len, libc::MAP_POPULATE)
+    map(len, ANONYMOUS | libc::MAP_POPULATE, -1)
 }
 
-fn map(len: usize, flags: i32) -> Option<NonNull<u8>> {
+/// Maps the first `len` bytes of a file, which may be shorter.
+pub fn map(len: usize, flags: i32, file: i32) -> Option<NonNull<u8>> {
     if refuses(libc::SYS_mmap) {
         return None;
     }
     let protection = libc::PROT_READ | libc::PROT_WRITE;
-    let flags = flags | libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-    // SAFETY: a fresh anonymous mapping at an address that the kernel chooses touches no existing memory.
-    // Nothing here panics.
-    let p = unsafe { libc::mmap(ptr::null_mut(), len, protection, flags, -1, 0) };
-    if p == libc::MAP_FAILED {
-        return None;
-    }
-    NonNull::new(p.cast())
+    // SAFETY: a fresh mapping at an address that the kernel chooses touches no existing memory.
+    let base = unsafe { libc::mmap(ptr::null_mut(), len, protection, flags, file, 0) };
+    NonNull::new(base.cast()).filter(|_| base != libc::MAP_FAILED)
 }
 
-/// Maps a file for reading, for ever. Not async-signal-safe.
+/// Maps a file, which nobody changes, for ever. Not async-signal-safe.
 pub fn map_file(path: &Path) -> Option<&'static [u8]> {
     let file = File::open(path).ok()?;
     let len = usize::try_from(file.metadata().ok()?.len()).ok()?;
-    let (protection, flags) = (libc::PROT_READ, libc::MAP_PRIVATE);
-    // SAFETY: a fresh mapping at an address that the kernel chooses touches no existing memory.
-    let base = unsafe {
-        let fd = file.as_raw_fd();
-        libc::mmap(ptr::null_mut(), len, protection, flags, fd, 0)
-    };
+    let base = map(len, libc::MAP_PRIVATE, file.as_raw_fd())?;
     // SAFETY: so many bytes are mapped, and stay so. Whoever makes such a file makes it as a whole and
     // renames it, so that it neither changes nor becomes shorter.
-    (base != libc::MAP_FAILED).then(|| unsafe { std::slice::from_raw_parts(base.cast(), len) })
+    Some(unsafe { std::slice::from_raw_parts(base.as_ptr(), len) })
 }
 
 /// Unmaps a mapping of this module.
@@ -65,7 +58,6 @@ pub unsafe fn unmap(base: NonNull<u8>, len: usize) {
 
 /// An array of bounded length in its own mapping. It begins small and grows into larger mappings: a program
 /// may limit its address space, or lock all of it in memory.
-#[derive(Debug)]
 pub struct FixedArray<T> {
     base: NonNull<T>,
     len: usize,
@@ -170,7 +162,6 @@ impl<T: Copy> FixedArray<T> {
 /// A mapping is larger than the file, which grows under it. When the file outgrows it, the whole file is
 /// mapped anew, larger; the earlier mappings stay until the file is closed, so that addresses in them remain
 /// valid, and show the same bytes.
-#[derive(Debug)]
 pub struct GrowingFile {
     base: NonNull<u8>,
     /// Size of the file, in bytes.
@@ -268,7 +259,8 @@ impl GrowingFile {
         let place = self.earlier.iter_mut().find(|earlier| earlier.is_none());
         let place = place.ok_or(LossCause::TreeFull)?;
         let sizes = [roomy, 2 * len, len];
-        let found = sizes.into_iter().find_map(|size| Some((map_shared(fd, size)?, size)));
+        let found =
+            sizes.into_iter().find_map(|size| Some((map(size, libc::MAP_SHARED, fd)?, size)));
         let (base, size) = found.ok_or(LossCause::TreeFull)?;
         if self.mapped > 0 {
             *place = Some((self.base, self.mapped));
@@ -316,28 +308,11 @@ pub fn open(path: &CStr, flags: i32) -> Result<i32, i32> {
     }
 }
 
-/// Maps the first `len` bytes of a file, which may be shorter, shared.
-fn map_shared(fd: i32, len: usize) -> Option<NonNull<u8>> {
-    if refuses(libc::SYS_mmap) {
-        return None;
-    }
-    let protection = libc::PROT_READ | libc::PROT_WRITE;
-    // SAFETY: a fresh mapping at an address that the kernel chooses touches no existing memory.
-    let p = unsafe { libc::mmap(ptr::null_mut(), len, protection, libc::MAP_SHARED, fd, 0) };
-    if p == libc::MAP_FAILED { None } else { NonNull::new(p.cast()) }
-}
-
 /// Whether the process may make a file so large. A write beyond the limit would raise a signal that ends the
 /// program.
 pub fn may_be_as_large(size: usize) -> bool {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    let place = (&raw mut limit) as usize;
-    // SAFETY: the kernel writes `limit`, a local that outlives the call.
-    let known = !refuses(libc::SYS_prlimit64)
-        && unsafe {
-            system::call(libc::SYS_prlimit64, [0, libc::RLIMIT_FSIZE as usize, 0, place, 0])
-        } == 0;
-    known && size as u64 <= limit.rlim_cur
+    let limit = system::limit(libc::RLIMIT_FSIZE, None);
+    limit.is_ok_and(|limit| size as u64 <= limit.rlim_cur)
 }
 
 /// Sets the size of a file that other processes may map, and allocates its disk blocks: a full disk is an

@@ -46,7 +46,6 @@ pub fn allows_files() -> bool {
 }
 
 /// The refused calls, to be put back if the program's filter was not installed after all.
-#[derive(Debug)]
 pub struct Refused([u64; WORDS]);
 
 /// From now on, does not make the calls that this filter refuses, beside those of earlier filters. Returns

@@ -15,6 +15,7 @@ use crate::threads::{self, OwnThread, SharedThread};
 use crate::unwind::copies;
 use crate::unwind::loadmap;
 use crate::{activity, descriptors, directives, folder, locks, path, sandbox, sites};
+use critical_path::Tracker;
 use hpc_formats::address::ModuleId;
 use hpc_formats::environment::ALL_CORES;
 use hpc_formats::loss::LossCause;
@@ -45,17 +46,19 @@ pub fn start(config: Config, arguments: Vec<String>, libc: Libc) -> Result<(), S
     if config.lock_wait {
         locks::enable();
     }
-    let (tracking, period) = (config.critical_path, config.period_ns());
+    let (tracking, in_job, period) = (config.critical_path, config.in_job, config.period_ns());
     activity::set_cores(config.cores);
     activity::set_distance(period, source::tick_of(kind, config.event));
     let host = Host::current();
     activity::set_quota(host::cpu_quota());
-    activity::attach(host.table(&config.output).as_deref());
+    if !activity::attach(host.table(&config.output).as_deref()) {
+        return Err("out of memory for the table of the threads".to_owned());
+    }
     activity::set_threads(std::iter::once(system::thread_id()));
     open_files(image::open(config, kind, host, arguments))?;
     let state = threads::acquire().ok_or("out of memory for the profiler's thread state")?;
     threads::begin(state, (0, 0), main_stack(), true);
-    tracking.inspect(|tracking| path::start(tracking, period));
+    tracking.inspect(|tracking| path::start(tracking, in_job, period));
     image::set_running(true);
     Ok(())
 }
@@ -347,7 +350,7 @@ fn is_inside_event() -> bool {
 
 /// Whether the tracker's locks can be taken: an interrupted event may hold one, which nobody gives back.
 fn may_lock_tracker() -> bool {
-    !is_inside_event() || threads::wait_until(path::is_unlocked)
+    !is_inside_event() || threads::wait_until(|| path::tracker().is_none_or(Tracker::is_unlocked))
 }
 
 /// Stops the tracking of the critical path, and writes it up to now. Called by a thread without a state.

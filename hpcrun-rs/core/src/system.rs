@@ -6,6 +6,7 @@
 use crate::arch::{self, PAGE};
 use crate::sandbox::refuses;
 use std::ffi::CStr;
+use std::ptr;
 
 /// Makes a system call of up to five arguments, unless the program's sandbox refuses it; the result is
 /// negative for an error.
@@ -73,11 +74,53 @@ pub fn membarrier() {
     }
 }
 
+/// Sets a limit of the process; returns the previous one. Errors are those of the operating system.
+pub fn limit(
+    what: libc::__rlimit_resource_t,
+    new: Option<libc::rlimit>,
+) -> Result<libc::rlimit, i32> {
+    let mut old = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    let new = new.as_ref().map_or(ptr::null(), ptr::from_ref);
+    let arguments = [0, what as usize, new as usize, &raw mut old as usize, 0];
+    // SAFETY: the kernel reads and writes locals that outlive the call.
+    match unsafe { call(libc::SYS_prlimit64, arguments) } {
+        0 => Ok(old),
+        error => Err(-error as i32),
+    }
+}
+
+/// What `getrusage` tells, if it can be asked.
+pub fn usage(whose: i32) -> Option<libc::rusage> {
+    // SAFETY: zeros are a valid `rusage`; the kernel writes it, and it outlives the call.
+    unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        let arguments = [whose as usize, &raw mut usage as usize, 0, 0, 0];
+        (call(libc::SYS_getrusage, arguments) == 0).then_some(usage)
+    }
+}
+
+/// Nanoseconds of a time.
+pub fn nanoseconds(time: libc::timeval) -> u64 {
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1000
+}
+
 /// Sleeps for less than a second.
 pub fn sleep(nanoseconds: i64) {
     let pause = libc::timespec { tv_sec: 0, tv_nsec: nanoseconds };
     // SAFETY: the kernel reads a structure that outlives the call.
     unsafe { call(libc::SYS_nanosleep, [&raw const pause as usize, 0, 0, 0, 0]) };
+}
+
+/// What `attempt` gets within so many rounds of waiting, of 100 us each.
+pub fn within<T>(rounds: u32, mut attempt: impl FnMut() -> Option<T>) -> Option<T> {
+    for _ in 0..rounds {
+        let result = attempt();
+        if result.is_some() {
+            return result;
+        }
+        sleep(100_000);
+    }
+    attempt()
 }
 
 /// The time of a clock, nanoseconds; 0: it cannot be read.
@@ -92,17 +135,6 @@ pub fn clock(id: libc::clockid_t) -> u64 {
         unsafe { libc::clock_gettime(id, &mut t) };
     }
     (t.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(t.tv_nsec as u64)
-}
-
-/// The time that the kernel has worked for the calling thread, nanoseconds.
-pub fn time_in_kernel() -> Option<u64> {
-    // SAFETY: zeros are a valid `rusage`.
-    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
-    let arguments = [libc::RUSAGE_THREAD as usize, &raw mut usage as usize, 0, 0, 0];
-    // SAFETY: the kernel writes `usage`, which outlives the call.
-    let is_known = unsafe { call(libc::SYS_getrusage, arguments) } == 0;
-    let libc::timeval { tv_sec, tv_usec } = usage.ru_stime;
-    is_known.then_some(tv_sec as u64 * 1_000_000_000 + tv_usec as u64 * 1000)
 }
 
 /// Copies memory of the process from an address on, and returns how many bytes could be read.
@@ -123,7 +155,6 @@ pub fn copy(address: u64, to: &mut [u8]) -> usize {
 }
 
 /// A text that is built without allocation. It is none if a part had no room.
-#[derive(Debug)]
 pub struct Text<const N: usize> {
     bytes: [u8; N],
     len: usize,

@@ -12,7 +12,6 @@
 
 use critical_path::Strand;
 use std::cell::Cell;
-use std::fmt;
 use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -78,7 +77,6 @@ impl Context {
 const NOWHERE: u64 = u64::MAX;
 
 /// The record of a task.
-#[derive(Debug)]
 pub struct Task {
     /// Instruction pointer, stack pointer and frame pointer of the place, and its tasks; or zero, and the
     /// captured context.
@@ -116,12 +114,6 @@ pub struct OnPath {
     pub left: Cell<Option<Strand>>,
     /// What it depends on.
     pub dependences: Cell<Option<Box<Dependences>>>,
-}
-
-impl fmt::Debug for OnPath {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "task {} of {}", self.number.get(), self.parent.get())
-    }
 }
 
 impl Task {

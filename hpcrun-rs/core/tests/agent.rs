@@ -1,6 +1,7 @@
 //! An agent is one file: this test has one of its own, for a runtime of three instructions. And a walk goes
 //! on where a task was made, with the backtrace cache as without.
 
+use hpcrun_core::activity;
 use hpcrun_core::logical::{BacktraceCache, Note, PathBuffer, PathRoot, Walk, agents};
 use hpcrun_core::session;
 use hpcrun_core::tasks::{Boundary, Chain, Context, Task};
@@ -9,6 +10,7 @@ use hpcrun_core::unwind::registers::number;
 use hpcrun_core::unwind::{Cursor, Registers, Unwind, loadmap, stack};
 use std::ffi::c_void;
 use std::hint::black_box;
+use std::sync::Once;
 
 /// The agent: its frames are those of a runtime.
 mod toy {
@@ -75,6 +77,8 @@ struct Walker {
 
 impl Walker {
     fn new() -> Walker {
+        static ATTACHED: Once = Once::new();
+        ATTACHED.call_once(|| assert!(activity::attach(None)));
         loadmap::refresh(|| true);
         let new = threads::acquire().expect("memory");
         let bounds = session::pthread_stack().expect("bounds");

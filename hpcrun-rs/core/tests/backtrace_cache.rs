@@ -33,7 +33,7 @@ impl Walker {
     fn new() -> Walker {
         loadmap::refresh(|| true);
         let (low, high) = session::pthread_stack().expect("the stack has bounds");
-        let slot: &'static StackSlot = Box::leak(Box::new(StackSlot::new()));
+        let slot: &'static StackSlot = Box::leak(Box::default());
         slot.set(low, high, true, (0, 0));
         slot.publish();
         // SAFETY: nobody refreshes the load map now.
@@ -198,7 +198,7 @@ fn leaf_of_twin(walker: &mut Walker) {
 #[test]
 fn an_unregistered_stack_invalidates_the_cache() {
     let mut walker = Walker::new();
-    let other: &'static StackSlot = Box::leak(Box::new(StackSlot::new()));
+    let other: &'static StackSlot = Box::leak(Box::default());
     other.publish();
     let mut shared_before = 0;
     for round in 0..50 {

@@ -10,7 +10,7 @@ use hpcrun_core::unwind::Registers;
 use std::ffi::c_void;
 use std::ptr;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, Once, PoisonError};
 
 const CORES: u32 = 64;
 
@@ -52,11 +52,11 @@ fn runtime() -> Runtime {
 impl Runtime {
     fn enter(&self, thread: OwnThread) {
         self.workers.fetch_add(1, Relaxed);
-        thread.enter_runtime(self.state);
+        thread.working().enter_runtime(self.state);
     }
 
     fn leave(&self, thread: OwnThread) {
-        thread.leave_runtime(self.state);
+        thread.working().leave_runtime(self.state);
         self.workers.fetch_sub(1, Relaxed);
     }
 
@@ -74,7 +74,7 @@ impl Runtime {
 /// n_working at a sample. A sampled thread counts as at least one, so a further thread is counted, to
 /// distinguish none from one.
 fn working() -> u32 {
-    let other = Slot::new();
+    let other = Slot::default();
     other.move_to(State::Working, 0);
     let charge = activity::charge(&other, 0, 1_000_000);
     other.release();
@@ -83,9 +83,9 @@ fn working() -> u32 {
 }
 
 fn wait<T>(thread: OwnThread, during: impl FnOnce() -> T) -> T {
-    thread.begin_wait();
+    thread.working().begin_wait();
     let result = during();
-    thread.end_wait();
+    thread.working().end_wait();
     result
 }
 
@@ -93,6 +93,8 @@ fn wait<T>(thread: OwnThread, during: impl FnOnce() -> T) -> T {
 fn on_a_thread(test: impl FnOnce(OwnThread) + Send) {
     static ALONE: Mutex<()> = Mutex::new(());
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    static ATTACHED: Once = Once::new();
+    ATTACHED.call_once(|| assert!(activity::attach(None)));
     activity::set_cores(CORES);
     assert_eq!(working(), 0);
     std::thread::scope(|scope| {
@@ -116,9 +118,9 @@ fn an_ordinary_thread_works_unless_it_waits() {
             assert_eq!(working(), 0);
         });
         assert_eq!((working(), thread.is_idle(&sample())), (1, false));
-        thread.begin_yield();
+        thread.working().begin_yield();
         assert_eq!((working(), thread.is_idle(&sample())), (0, true));
-        thread.end_yield();
+        thread.working().end_yield();
         assert_eq!((working(), thread.is_idle(&sample())), (1, false));
     });
 }
@@ -139,9 +141,9 @@ fn a_worker_that_is_blocked_in_a_task_is_not_counted() {
             assert_eq!(working(), 1, "found running, it counts");
         });
         assert_eq!(working(), 1);
-        thread.begin_yield();
+        thread.working().begin_yield();
         assert_eq!((working(), thread.is_idle(&sample())), (0, true));
-        thread.end_yield();
+        thread.working().end_yield();
         assert_eq!((working(), thread.is_idle(&sample())), (1, false));
         runtime.end_task();
         assert_eq!((working(), thread.is_idle(&sample())), (0, true));
@@ -238,19 +240,19 @@ unsafe extern "C" fn wait_and_be_interrupted(stacks: *mut c_void) {
     // SAFETY: the test passes its stacks, which nobody else uses meanwhile.
     let (thread, higher) =
         unsafe { ((*stacks.cast::<Stacks>()).thread, (*stacks.cast::<Stacks>()).higher) };
-    thread.begin_wait();
+    thread.working().begin_wait();
     // SAFETY: the stack is the test's, and unused.
     unsafe { call_on_stack(stacks, wait_shortly, higher) };
     // SAFETY: as above.
     unsafe { (*stacks.cast::<Stacks>()).within = working() };
-    thread.end_wait();
+    thread.working().end_wait();
 }
 
 unsafe extern "C" fn wait_shortly(stacks: *mut c_void) {
     // SAFETY: as above.
     let thread = unsafe { (*stacks.cast::<Stacks>()).thread };
-    thread.begin_wait();
-    thread.end_wait();
+    thread.working().begin_wait();
+    thread.working().end_wait();
 }
 
 #[test]

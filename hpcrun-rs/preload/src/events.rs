@@ -84,9 +84,9 @@ pub(crate) fn waiting<T>(wait: impl FnOnce() -> T) -> T {
     let Some(state) = threads::current() else {
         return wait();
     };
-    state.begin_wait();
+    state.working().begin_wait();
     let result = wait();
-    state.end_wait();
+    state.working().end_wait();
     result
 }
 

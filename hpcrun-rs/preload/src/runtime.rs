@@ -153,13 +153,13 @@ fn warn(refusal: Refusal) {
 
 unsafe extern "C" fn worker_enter(state: *const AtomicU8) {
     if let Some(thread) = threads::current() {
-        thread.enter_runtime(state);
+        thread.working().enter_runtime(state);
     }
 }
 
 unsafe extern "C" fn worker_leave(state: *const AtomicU8) {
     if let Some(thread) = threads::current() {
-        thread.leave_runtime(state);
+        thread.working().leave_runtime(state);
     }
 }
 

@@ -84,9 +84,9 @@ fn begin(config: Config, arguments: Vec<String>) -> Result<(), String> {
     // Armed last, and while the thread counts as yielding: our start is not part of the program. The kernel
     // takes a while to start the timer, and a sample that arrives meanwhile counts as idle.
     if let Some(state) = threads::current() {
-        state.begin_yield();
+        state.working().begin_yield();
         session::arm(state);
-        state.end_yield();
+        state.working().end_yield();
         thread_life::announce(state);
         state.begin_main_path();
     }

@@ -157,7 +157,8 @@ impl Start {
             state: threads::acquire(),
             strand: None,
             is_of_call: threads::current().is_some_and(|t| t.is_in_call()),
-            is_paused: threads::current().is_some_and(|t| t.is_paused() && !t.is_in_call())
+            is_paused: threads::current()
+                .is_some_and(|t| t.working().is_paused() && !t.is_in_call())
                 || tbb::owns(routine as usize as u64),
             stack: None,
         }))

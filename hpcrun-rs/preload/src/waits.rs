@@ -92,9 +92,9 @@ interpose! {
     // tag.
     sched_yield() -> c_int: |give_up| {
         let state = threads::current().filter(|t| !t.is_in_call() || t.waits_in_call());
-        state.inspect(|t| t.begin_yield());
+        state.inspect(|t| t.working().begin_yield());
         let result = give_up();
-        state.inspect(|t| t.end_yield());
+        state.inspect(|t| t.working().end_yield());
         result
     };
     // Futex waits, by which the locks of Rust and other languages block, the calls that close descriptors or

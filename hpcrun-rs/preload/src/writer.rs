@@ -83,7 +83,7 @@ unsafe extern "C" fn serve(_: *mut c_void) -> *mut c_void {
 /// Writes how far the threads are that answer.
 fn write() {
     if path::is_active() {
-        path::ask();
+        path::tracker().inspect(|tracker| tracker.ask());
         system::sleep(PATIENCE_NS);
         if path::is_active() {
             path::write(false);

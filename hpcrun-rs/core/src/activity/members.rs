@@ -62,7 +62,6 @@ fn mix(word: u64) -> u64 {
 
 /// The entry of one process; zeros: free.
 #[repr(C, align(64))]
-#[derive(Debug)]
 pub(super) struct Member {
     key: AtomicU64,
     view: AtomicU64,
@@ -73,16 +72,6 @@ pub(super) struct Member {
 }
 
 impl Member {
-    pub(super) const fn new() -> Member {
-        Member {
-            key: AtomicU64::new(0),
-            view: AtomicU64::new(0),
-            process: AtomicU32::new(0),
-            quota: AtomicU32::new(0),
-            mask: [const { AtomicU64::new(0) }; WORDS],
-        }
-    }
-
     /// Its id in the namespace of a process of this view, if it is the same.
     pub(super) fn process_in(&self, view: u64) -> Option<u32> {
         let is_known =
@@ -98,11 +87,6 @@ impl Member {
         for (word, new) in self.mask.iter().zip(mask) {
             word.store(*new, Relaxed);
         }
-    }
-
-    /// Frees the entry in a forked child whose table is a copy of the parent's.
-    pub(super) fn forget(&self) {
-        self.key.store(0, Relaxed);
     }
 }
 

@@ -2,8 +2,8 @@
 //!
 //! Invariant: `n_working`, over all processes, is the sum of the contributions of all slots. The table is a
 //! file in the measurement directory, which each process maps. So different runs do not share a table, and
-//! the slots of a killed process can be found and freed (`members`, `silence`). Before [`attach`], or if the
-//! file cannot be mapped, a process uses a table of its own.
+//! the slots of a killed process can be found and freed (`members`, `silence`). If the file cannot be mapped,
+//! a process has a table of its own.
 //!
 //! | state | contributes | the thread |
 //! |---|---|---|
@@ -30,50 +30,35 @@ use super::members::{self, Identity, Member};
 use crate::arch;
 use crate::memory;
 use crate::system;
+use hpc_formats::numbered;
 use std::ffi::CStr;
-use std::ptr;
+use std::ptr::{self, NonNull};
 use std::sync::atomic::{
     AtomicI32, AtomicI64, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::*,
 };
 
-/// Slots of a shared table: 64 bytes each; only touched pages take memory.
-const SHARED_SLOTS: usize = 16_384;
-/// Slots of a process's own table.
-const OWN_SLOTS: usize = 64;
-/// Processes of a shared table.
-const SHARED_MEMBERS: usize = 2048;
+/// Slots of a table: 64 bytes each; only touched pages take memory.
+const SLOTS: usize = 16_384;
+/// Processes of a table.
+const MEMBERS: usize = 2048;
 
-/// A state of the table above.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u8)]
-#[allow(missing_docs)]
-pub enum State {
-    Free,
-    Working,
-    Waiting,
-    Silent,
-    Spinning,
-    Yielding,
-    Worker,
-    Asleep,
-    Blocked,
-    SilentWorker,
-    Runtimes,
+numbered! {
+    /// A state of the table above.
+    #[allow(missing_docs)]
+    State {
+        Free = 0, "free";
+        Working = 1, "working";
+        Waiting = 2, "waiting";
+        Silent = 3, "silent";
+        Spinning = 4, "spinning";
+        Yielding = 5, "yielding";
+        Worker = 6, "worker";
+        Asleep = 7, "asleep";
+        Blocked = 8, "blocked";
+        SilentWorker = 9, "silent worker";
+        Runtimes = 10, "runtimes";
+    }
 }
-
-const STATES: [State; 11] = [
-    State::Free,
-    State::Working,
-    State::Waiting,
-    State::Silent,
-    State::Spinning,
-    State::Yielding,
-    State::Worker,
-    State::Asleep,
-    State::Blocked,
-    State::SilentWorker,
-    State::Runtimes,
-];
 
 /// A slot's state and the number of runtimes whose worker the thread is, packed in one word.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -85,8 +70,7 @@ impl Word {
     }
 
     fn state(self) -> State {
-        let state = STATES.get(self.0 as usize & 0xff);
-        state.copied().unwrap_or(State::Free)
+        State::from_number(self.0 & 0xff).unwrap_or(State::Free)
     }
 
     /// The contribution of a slot in this state to `n_working`.
@@ -104,7 +88,7 @@ impl Word {
 /// The slot of one thread, or of the runtimes of one process. It has its own cache line, since it changes at
 /// every wait.
 #[repr(C, align(64))]
-#[derive(Debug)]
+#[derive(Default)]
 pub struct Slot {
     /// (Index of the process + 1) << 32 | thread id; 0 if free. The thread id is 0 for `Runtimes`.
     owner: AtomicU64,
@@ -125,20 +109,6 @@ pub struct Slot {
 }
 
 impl Slot {
-    /// A slot outside any table: its thread is counted, but other threads cannot inspect it.
-    pub const fn new() -> Slot {
-        Slot {
-            owner: AtomicU64::new(0),
-            state: AtomicU32::new(0),
-            count: AtomicI32::new(0),
-            last: AtomicU64::new(0),
-            inspect_after: AtomicU64::new(0),
-            inspected: AtomicU32::new(0),
-            asleep_since: AtomicU64::new(0),
-            works_since: AtomicU64::new(0),
-        }
-    }
-
     /// The current state.
     #[inline]
     pub fn state(&self) -> State {
@@ -229,19 +199,12 @@ impl Slot {
     /// Its index in the table; a large number for a slot outside any table.
     fn index(&self) -> usize {
         let from = ptr::from_ref(self) as usize;
-        from.wrapping_sub(slots().as_ptr() as usize) / size_of::<Slot>()
-    }
-}
-
-impl Default for Slot {
-    fn default() -> Slot {
-        Slot::new()
+        from.wrapping_sub(table().slots.as_ptr() as usize) / size_of::<Slot>()
     }
 }
 
 /// The header of the table. All zeros are an empty table.
 #[repr(C, align(64))]
-#[derive(Debug)]
 pub(super) struct Header {
     /// `n_working` of all processes.
     working: AtomicI32,
@@ -259,33 +222,23 @@ pub(super) struct Header {
     correction: AtomicI64,
 }
 
-impl Header {
-    const fn new() -> Header {
-        Header {
-            working: AtomicI32::new(0),
-            cores: AtomicU32::new(0),
-            used: AtomicU32::new(0),
-            members: AtomicU32::new(0),
-            changes: AtomicU32::new(0),
-            processes: AtomicU32::new(0),
-            correction: AtomicI64::new(0),
-        }
-    }
-}
-
 /// Index of the first slot that may be free, so that thousands of threads do not look at each other's slots.
 static FREE_FROM: AtomicUsize = AtomicUsize::new(0);
 
-static OWN_HEADER: Header = Header::new();
-static OWN_MEMBERS: [Member; 1] = [Member::new()];
-static OWN: [Slot; OWN_SLOTS] = [const { Slot::new() }; OWN_SLOTS];
+/// The table. All zeros are an empty one.
+#[repr(C)]
+struct Table {
+    header: Header,
+    members: [Member; MEMBERS],
+    slots: [Slot; SLOTS],
+}
 
 /// The fields that each sample needs, on one cache line: after an interrupt, cache misses take most of a
 /// sample's time.
 #[repr(align(64))]
 pub(super) struct Hot {
-    /// The shared table; null: the process's own table.
-    shared: AtomicPtr<Header>,
+    /// The table; null before [`attach`].
+    table: AtomicPtr<Table>,
     /// The slot of the process's runtimes; null before the first runtime.
     pub(super) runtimes: AtomicPtr<Slot>,
     /// Mean nanoseconds between two samples of a running thread.
@@ -301,7 +254,7 @@ pub(super) struct Hot {
 }
 
 pub(super) static HOT: Hot = Hot {
-    shared: AtomicPtr::new(ptr::null_mut()),
+    table: AtomicPtr::new(ptr::null_mut()),
     runtimes: AtomicPtr::new(ptr::null_mut()),
     distance: AtomicU64::new(0),
     longest: AtomicU64::new(u64::MAX),
@@ -311,35 +264,21 @@ pub(super) static HOT: Hot = Hot {
 };
 
 #[inline]
-pub(super) fn header() -> &'static Header {
-    // SAFETY: null, or a mapping that `attach` made; it starts with a header and is never unmapped.
-    unsafe { HOT.shared.load(Acquire).as_ref() }.unwrap_or(&OWN_HEADER)
+fn table() -> &'static Table {
+    // SAFETY: null, or a mapping of this size that `attach` made, which is never unmapped. All fields are
+    // atomics, for which any bits are valid.
+    unsafe { HOT.table.load(Acquire).as_ref() }.expect("a session attaches first")
 }
 
 #[inline]
-fn slots() -> &'static [Slot] {
-    let shared = HOT.shared.load(Acquire);
-    if shared.is_null() {
-        return &OWN;
-    }
-    // SAFETY: the mapping has SHARED_SLOTS slots after the header and the processes: `attach` extended the
-    // file to that length before it mapped it. All fields are atomics, for which any bits are valid. It is
-    // never unmapped.
-    unsafe {
-        let members = shared.add(1).cast::<Member>();
-        std::slice::from_raw_parts(members.add(SHARED_MEMBERS).cast(), SHARED_SLOTS)
-    }
+pub(super) fn header() -> &'static Header {
+    &table().header
 }
 
 /// The entries of the processes.
 #[inline]
 pub(super) fn members() -> &'static [Member] {
-    let shared = HOT.shared.load(Acquire);
-    if shared.is_null() {
-        return &OWN_MEMBERS;
-    }
-    // SAFETY: the mapping has SHARED_MEMBERS of them after the header, as above.
-    unsafe { std::slice::from_raw_parts(shared.add(1).cast(), SHARED_MEMBERS) }
+    &table().members
 }
 
 /// How many entries may be in use.
@@ -356,7 +295,7 @@ pub(super) fn me() -> Option<&'static Member> {
 /// The slots that may be in use.
 #[inline]
 pub(super) fn used() -> &'static [Slot] {
-    let slots = slots();
+    let slots = &table().slots;
     let used = header().used.load(Relaxed) as usize;
     &slots[..used.min(slots.len())]
 }
@@ -400,40 +339,43 @@ pub(super) fn take_correction() -> i64 {
 
 /// Starts to share the table in this file, and creates the file if it does not exist. Must be called before
 /// the process has a slot. Without a file that can be mapped and has room, the process has a table of its
-/// own.
-pub fn attach(path: Option<&CStr>) {
-    let me = Identity::current();
-    if let Some(header) = path.and_then(map) {
-        HOT.shared.store(header, Release);
-    }
-    let mut index = members::join(me);
-    if index.is_none() {
-        HOT.shared.store(ptr::null_mut(), Release);
-        index = members::join(me);
-    }
-    HOT.me.store(index.unwrap_or(u32::MAX), Relaxed);
-    header().processes.fetch_add(1, Relaxed);
+/// own, and a forked child again. False if there is no memory for one.
+pub fn attach(path: Option<&CStr>) -> bool {
+    let own = || {
+        let table = memory::map_anonymous(size_of::<Table>())?;
+        let arguments =
+            [table.as_ptr() as usize, size_of::<Table>(), libc::MADV_WIPEONFORK as usize];
+        let [start, len, how] = arguments;
+        // SAFETY: the mapping is fresh and ours.
+        unsafe { system::call(libc::SYS_madvise, [start, len, how, 0, 0]) };
+        Some(table)
+    };
+    let shared = path.and_then(map).is_some_and(use_table);
+    shared || own().is_some_and(use_table)
 }
 
-fn map(path: &CStr) -> Option<*mut Header> {
-    let length = size_of::<Header>()
-        + SHARED_MEMBERS * size_of::<Member>()
-        + SHARED_SLOTS * size_of::<Slot>();
-    // SAFETY: a fresh mapping of a file that was extended to `length`; the descriptor is ours and is closed
-    // on every path. Nothing here panics.
-    let base = unsafe {
-        let flags = libc::O_RDWR | libc::O_CREAT | libc::O_CLOEXEC;
-        let file = libc::open(path.as_ptr(), flags, 0o600);
-        if file < 0 || !memory::set_size(file, length) {
-            system::close(file);
-            return None;
-        }
-        let protection = libc::PROT_READ | libc::PROT_WRITE;
-        let base = libc::mmap(ptr::null_mut(), length, protection, libc::MAP_SHARED, file, 0);
-        system::close(file);
-        base
-    };
-    (base != libc::MAP_FAILED).then_some(base.cast())
+/// Uses this table, if it has room for the process.
+fn use_table(table: NonNull<u8>) -> bool {
+    HOT.table.store(table.as_ptr().cast(), Release);
+    enter().is_some()
+}
+
+fn map(path: &CStr) -> Option<NonNull<u8>> {
+    let flags = libc::O_RDWR | libc::O_CREAT | libc::O_CLOEXEC;
+    // SAFETY: the path is NUL-terminated.
+    let file = unsafe { libc::open(path.as_ptr(), flags, 0o600) };
+    let is_table = file >= 0 && memory::set_size(file, size_of::<Table>());
+    let table = is_table.then(|| memory::map(size_of::<Table>(), libc::MAP_SHARED, file));
+    system::close(file);
+    table?
+}
+
+/// Enters the process in the table. Returns its index.
+fn enter() -> Option<u32> {
+    let index = members::join(Identity::current());
+    HOT.me.store(index.unwrap_or(u32::MAX), Relaxed);
+    header().processes.fetch_add(1, Relaxed);
+    index
 }
 
 /// Acquires a slot for a thread of this process, or for its runtimes if `thread` is 0. `None` when all are
@@ -444,7 +386,7 @@ pub fn acquire(thread: u32, now: u64) -> Option<&'static Slot> {
         return None;
     }
     let taken = |slot: &&Slot| slot.owner.compare_exchange(0, owner, AcqRel, Relaxed).is_ok();
-    let slots = slots();
+    let slots = &table().slots;
     // No slot below the hint was free when this process last looked, or has become free in it since.
     let hint = FREE_FROM.load(Relaxed).min(slots.len());
     let slot = slots[hint..].iter().find(taken).or_else(|| slots.iter().find(taken))?;
@@ -457,17 +399,7 @@ pub fn acquire(thread: u32, now: u64) -> Option<&'static Slot> {
     Some(slot)
 }
 
-/// Counts a forked child as a process. It keeps a shared table; its own table is a copy of the parent's, and
-/// is cleared.
+/// Counts a forked child as a process. It keeps a shared table.
 pub(super) fn enter_child() {
-    if HOT.shared.load(Acquire).is_null() {
-        OWN.iter().for_each(Slot::forget);
-        OWN_MEMBERS.iter().for_each(Member::forget);
-        OWN_HEADER.working.store(0, Relaxed);
-        OWN_HEADER.processes.store(0, Relaxed);
-        OWN_HEADER.correction.store(0, Relaxed);
-    }
-    let index = members::join(Identity::current());
-    HOT.me.store(index.unwrap_or(u32::MAX), Relaxed);
-    header().processes.fetch_add(1, Relaxed);
+    enter();
 }

@@ -14,8 +14,6 @@ static PEAK_WORKERS: AtomicU32 = AtomicU32::new(0);
 static RUNTIMES: [AtomicPtr<RuntimeTable>; MAX_RUNTIMES] =
     [const { AtomicPtr::new(ptr::null_mut()) }; MAX_RUNTIMES];
 static COUNT: AtomicUsize = AtomicUsize::new(0);
-/// The slot of the runtimes if the node's table is full.
-static UNLISTED: Slot = Slot::new();
 /// Workers that the runtimes count although they do not exist: those of the parent, in a forked child, and
 /// those that ended without the runtime's knowledge.
 static MISSING: AtomicI32 = AtomicI32::new(0);
@@ -74,9 +72,10 @@ pub fn runtime(index: usize) -> Option<&'static RuntimeTable> {
 }
 
 fn take_slot() {
-    let slot = node::acquire(0, 0).unwrap_or(&UNLISTED);
-    slot.move_to(State::Runtimes, 0);
-    HOT.runtimes.store(ptr::from_ref(slot).cast_mut(), Ordering::Release);
+    let slot = node::acquire(0, 0);
+    slot.inspect(|slot| slot.move_to(State::Runtimes, 0));
+    HOT.runtimes
+        .store(slot.map_or(ptr::null_mut(), |s| ptr::from_ref(s).cast_mut()), Ordering::Release);
 }
 
 /// Working workers that the node's table does not include: a process that is alone does not publish its
@@ -89,29 +88,25 @@ pub(super) fn unpublished() -> i64 {
     }
 }
 
+/// The slot of the runtimes, if other processes look at it.
+#[inline]
+fn shown() -> Option<&'static Slot> {
+    // SAFETY: null, or a slot of the node's table, which is never unmapped.
+    let slot = unsafe { HOT.runtimes.load(Ordering::Acquire).as_ref() };
+    slot.filter(|_| !node::is_alone())
+}
+
 /// Publishes the number of working workers to the other processes. Called at samples.
 #[inline]
 pub(super) fn publish(now: u64) {
-    if node::is_alone() {
-        return;
-    }
-    // SAFETY: null, or a slot of the node's table or `UNLISTED`; neither is ever freed.
-    if let Some(slot) = unsafe { HOT.runtimes.load(Ordering::Acquire).as_ref() } {
-        slot.last.store(now, Ordering::Relaxed);
-        slot.publish(count());
-    }
+    shown().inspect(|slot| slot.last.store(now, Ordering::Relaxed));
+    publish_count();
 }
 
 /// Like `publish`, for a worker that is about to sleep.
 #[inline]
 pub fn publish_count() {
-    if node::is_alone() {
-        return;
-    }
-    // SAFETY: as in `publish`.
-    if let Some(slot) = unsafe { HOT.runtimes.load(Ordering::Acquire).as_ref() } {
-        slot.publish(count());
-    }
+    shown().inspect(|slot| slot.publish(count()));
 }
 
 /// Corrects the count in a forked child, where the runtimes still count workers that do not exist. `counted`
@@ -134,10 +129,9 @@ pub fn discount(workers: i32) {
 
 /// Frees the slot, because the process ends.
 pub(super) fn end() {
-    // SAFETY: as in `publish`.
-    if let Some(slot) = unsafe { HOT.runtimes.swap(ptr::null_mut(), Ordering::AcqRel).as_ref() } {
-        slot.release();
-    }
+    // SAFETY: as in `shown`.
+    unsafe { HOT.runtimes.swap(ptr::null_mut(), Ordering::AcqRel).as_ref() }
+        .inspect(|s| s.release());
 }
 
 /// The number of working workers, by the runtimes' counters.

@@ -15,7 +15,6 @@ use std::ptr::NonNull;
 const FIRST_SLOTS: usize = 1 << 11;
 
 /// The table.
-#[derive(Debug)]
 pub(super) struct Index {
     /// Hash in the upper half, record index in the lower half; 0 if empty (record 0, the root, is never in
     /// the table).

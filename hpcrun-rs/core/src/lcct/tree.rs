@@ -19,6 +19,7 @@ use hpc_formats::profile::{
     self, HEADER_SIZE, MAX_NOTE_ID, RECORD_SIZE, RecordKind, VALUES_PER_RECORD, header, meta,
 };
 use std::ffi::CStr;
+use std::ops::Add;
 use std::sync::atomic::{Ordering, compiler_fence};
 
 /// Maximal number of records in a tree: the file stays within 2 GiB.
@@ -50,6 +51,12 @@ struct MetricRecord {
     values: [u64; VALUES_PER_RECORD],
 }
 
+impl NodeRecord {
+    fn new(meta: u32, parent: u32, ip: u64, lip: u64) -> NodeRecord {
+        NodeRecord { meta, parent, ip, lip, metric: 0, reserved: 0 }
+    }
+}
+
 const _: () = assert!(size_of::<NodeRecord>() == RECORD_SIZE);
 const _: () = assert!(size_of::<MetricRecord>() == RECORD_SIZE);
 const _: () = assert!(cfg!(target_endian = "little"));
@@ -78,7 +85,6 @@ struct Level {
 
 /// A tree under construction. When it is dropped, its file keeps the unused allocated end, since truncation
 /// would take milliseconds.
-#[derive(Debug)]
 pub struct Tree {
     file: GrowingFile,
     /// Offset of the profile's header in the file. Profiles of ended threads may precede it.
@@ -128,14 +134,7 @@ impl Tree {
 
     /// Writes the synthetic root and the header of an empty tree.
     fn begin(&mut self, identity: &Identity, metrics: &MetricSet) -> Result<(), LossCause> {
-        self.push(NodeRecord {
-            meta: meta(RecordKind::Root, 0, 0),
-            parent: 0,
-            ip: 0,
-            lip: 0,
-            metric: 0,
-            reserved: 0,
-        })?;
+        self.push(NodeRecord::new(meta(RecordKind::Root, 0, 0), 0, 0, 0))?;
         self.write_header(identity, metrics);
         (self.groups, self.floats) = (metrics.groups(), metrics.floats());
         Ok(())
@@ -162,7 +161,7 @@ impl Tree {
                 compiler_fence(Ordering::Release);
                 // The next profile is complete, so the chain leads to whole profiles whenever the process
                 // dies.
-                self.set_u64(header::NEXT, step as u64);
+                self.set(header::NEXT, step as u64);
                 self.offset = next;
             }
             Err(_) => self.len = len,
@@ -196,75 +195,47 @@ impl Tree {
 
     fn write_header(&mut self, id: &Identity, metrics: &MetricSet) {
         let version = u32::from(profile::VERSION_MAJOR) | u32::from(profile::VERSION_MINOR) << 16;
-        self.set_u32(header::VERSION_MAJOR, version);
-        self.set_u32(header::HEADER_SIZE, HEADER_SIZE as u32);
-        self.set_u32(header::PID, id.pid);
-        self.set_u32(header::THREAD, id.thread);
-        self.set_u32(header::TID, id.tid);
-        self.set_u64(header::IMAGE, id.image);
-        self.set_u64(header::PERIOD_NS, id.period_ns);
-        self.set_u32(header::CREATOR_THREAD, id.creator_thread);
-        self.set_u32(header::CREATOR_NODE, id.creator_node);
-        self.set_u32(header::METRIC_COUNT, metrics.count());
+        self.set(header::VERSION_MAJOR, version);
+        self.set(header::HEADER_SIZE, HEADER_SIZE as u32);
+        self.set(header::PID, id.pid);
+        self.set(header::THREAD, id.thread);
+        self.set(header::TID, id.tid);
+        self.set(header::IMAGE, id.image);
+        self.set(header::PERIOD_NS, id.period_ns);
+        self.set(header::CREATOR_THREAD, id.creator_thread);
+        self.set(header::CREATOR_NODE, id.creator_node);
+        self.set(header::METRIC_COUNT, metrics.count());
         let table = metrics.table();
         // SAFETY: the header has room for a table of this size at METRICS.
         unsafe {
-            self.header_at(header::METRICS).copy_from_nonoverlapping(table.as_ptr(), table.len());
+            self.header_at::<u8>(header::METRICS)
+                .copy_from_nonoverlapping(table.as_ptr(), table.len());
         }
         compiler_fence(Ordering::Release);
-        self.set_u64(header::MAGIC, u64::from_le_bytes(profile::MAGIC));
+        self.set(header::MAGIC, u64::from_le_bytes(profile::MAGIC));
     }
 
-    fn header_at(&self, offset: usize) -> *mut u8 {
-        debug_assert!(offset + 8 <= HEADER_SIZE);
+    /// A header field, which may be unaligned.
+    #[inline]
+    fn header_at<T>(&self, offset: usize) -> *mut T {
+        debug_assert!(offset + size_of::<T>() <= HEADER_SIZE);
         // SAFETY: the header is within the file's mapping: `push` has written the root after it.
-        unsafe { self.start().add(offset) }
+        unsafe { self.start().add(offset).cast() }
     }
 
-    /// Sets a 32-bit header field.
+    /// Sets a header field of this type.
     #[inline]
-    pub fn set_u32(&mut self, offset: usize, value: u32) {
-        // SAFETY: the field is within the header; the access may be unaligned.
-        unsafe { self.header_at(offset).cast::<u32>().write_unaligned(value) };
+    pub fn set<T: Copy>(&mut self, offset: usize, value: T) {
+        // SAFETY: the field is within the header.
+        unsafe { self.header_at::<T>(offset).write_unaligned(value) };
     }
 
-    /// Sets a 64-bit header field.
+    /// Adds to a header field of this type.
     #[inline]
-    pub fn set_u64(&mut self, offset: usize, value: u64) {
-        // SAFETY: as above.
-        unsafe { self.header_at(offset).cast::<u64>().write_unaligned(value) };
-    }
-
-    /// Adds to a 64-bit header field.
-    #[inline]
-    pub fn add_u64(&mut self, offset: usize, value: u64) {
-        // SAFETY: as above.
-        unsafe {
-            let p = self.header_at(offset).cast::<u64>();
-            p.write_unaligned(p.read_unaligned().wrapping_add(value));
-        }
-    }
-
-    /// Adds to a floating-point header field.
-    #[inline]
-    pub fn add_f64(&mut self, offset: usize, value: f64) {
-        // SAFETY: as above.
-        unsafe {
-            let p = self.header_at(offset).cast::<f64>();
-            p.write_unaligned(p.read_unaligned() + value);
-        }
-    }
-
-    /// Sets the thread's name, at most 16 bytes.
-    pub fn set_name(&mut self, name: &[u8; 16]) {
-        // SAFETY: the 16 bytes at NAME are within the header.
-        unsafe { self.header_at(header::NAME).cast::<[u8; 16]>().write_unaligned(*name) };
-    }
-
-    /// Counts a loss.
-    #[inline]
-    pub fn count_loss(&mut self, cause: LossCause, n: u64) {
-        self.add_u64(header::LOSSES + 8 * cause as usize, n);
+    pub fn add_to<T: Copy + Add<Output = T>>(&mut self, offset: usize, value: T) {
+        let field = self.header_at::<T>(offset);
+        // SAFETY: as above; any bits are a valid number.
+        unsafe { field.write_unaligned(field.read_unaligned() + value) };
     }
 
     #[inline]
@@ -296,7 +267,7 @@ impl Tree {
         // SAFETY: the record's bytes are mapped (just checked), and only this thread writes.
         unsafe { self.record(index).write(record) };
         compiler_fence(Ordering::Release);
-        self.set_u64(header::RECORDS, u64::from(self.len));
+        self.set(header::RECORDS, u64::from(self.len));
         Ok(index)
     }
 
@@ -451,14 +422,7 @@ impl Tree {
 
     #[inline]
     fn push_note(&mut self, parent: u32, note: &Note) -> Result<u32, LossCause> {
-        self.push(NodeRecord {
-            meta: note.meta,
-            parent,
-            ip: note.ip.0,
-            lip: note.lip.0,
-            metric: 0,
-            reserved: 0,
-        })
+        self.push(NodeRecord::new(note.meta, parent, note.ip.0, note.lip.0))
     }
 
     /// Adds the values of one or more samples to a node.
@@ -474,8 +438,8 @@ impl Tree {
             self.add_further(metric, words);
         }
         let [samples, periods, _] = words[0];
-        self.add_u64(header::SAMPLES, samples);
-        self.add_u64(header::WEIGHT, periods);
+        self.add_to(header::SAMPLES, samples);
+        self.add_to(header::WEIGHT, periods);
         Ok(())
     }
 
@@ -510,14 +474,7 @@ impl Tree {
         let first = self.len;
         self.reserve(self.groups as usize)?;
         for group in 0..self.groups {
-            self.push(NodeRecord {
-                meta: meta(RecordKind::Metric, 0, group),
-                parent: node,
-                ip: 0,
-                lip: 0,
-                metric: 0,
-                reserved: 0,
-            })?;
+            self.push(NodeRecord::new(meta(RecordKind::Metric, 0, group), node, 0, 0))?;
         }
         // SAFETY: as in `add`; the address is taken after the file has grown.
         unsafe { (*self.record(node)).metric = first };
@@ -526,7 +483,7 @@ impl Tree {
 
     /// Marks the profile as final, when the thread has ended.
     pub fn finish(&mut self) {
-        self.set_u32(header::STATE, 1);
+        self.set(header::STATE, 1_u32);
     }
 
     /// Whether another thread's profile should follow in the file. False if the index has grown, so that

@@ -24,7 +24,8 @@ use crate::memory::FixedArray;
 use crate::tasks::Chain;
 use crate::unwind::Position;
 use crate::unwind::read_log::{CHECKED, ReadLog, Word};
-use crate::unwind::stack::{self, Window};
+use crate::unwind::stack;
+use crate::unwind::window::Window;
 
 /// Slots of the table that finds a frame by its stack pointer; a power of two.
 const SLOTS: usize = 1024;
@@ -50,7 +51,6 @@ struct Frame {
 }
 
 /// The cache of one thread.
-#[derive(Debug)]
 pub struct BacktraceCache {
     /// The frames of the previous unwind, outermost first.
     frames: FixedArray<Frame>,
@@ -59,7 +59,7 @@ pub struct BacktraceCache {
     /// The frames of the current unwind, innermost first.
     fresh: FixedArray<Frame>,
     /// Words read through the kernel; valid if `is_read`. Boxed, because it is rarely used.
-    window: Box<Window>,
+    window: Box<Window<256>>,
     is_read: bool,
     root: PathRoot,
     generation: u32,
@@ -134,10 +134,10 @@ impl BacktraceCache {
     ) -> Option<(PathRoot, usize)> {
         let frames = self.frames.as_slice();
         let is_it = |frame: &&Frame| frame.position == position && frame.situation == situation;
-        let by_table = self.by_sp[Self::slot(position.sp)] as usize;
+        let by_table = self.by_sp[Self::slot(position.registers.sp)] as usize;
         let index = match frames.get(by_table).filter(is_it) {
             Some(_) => by_table,
-            None => self.beside(position.sp),
+            None => self.beside(position.registers.sp),
         };
         if let Some(frame) = self.frames.as_slice().get(index).filter(is_it).copied() {
             let outer = frame.notes as usize;
@@ -154,7 +154,7 @@ impl BacktraceCache {
     /// The index of the innermost frame with at least this stack pointer: passes those further in.
     #[inline]
     fn beside(&mut self, sp: u64) -> usize {
-        let passed = |frame: &Frame| frame.position.sp < sp;
+        let passed = |frame: &Frame| frame.position.registers.sp < sp;
         while self.frames.as_slice().get(self.beside.wrapping_sub(1)).is_some_and(passed) {
             self.beside -= 1;
         }
@@ -225,7 +225,7 @@ impl BacktraceCache {
             if !is_kept {
                 return false;
             }
-            self.by_sp[Self::slot(frame.position.sp)] = index;
+            self.by_sp[Self::slot(frame.position.registers.sp)] = index;
         }
         true
     }
@@ -233,9 +233,9 @@ impl BacktraceCache {
 
 /// Reads the word at an address with [`CHECKED`].
 #[cold]
-fn read_checked(window: &mut Window, is_read: &mut bool, address: u64) -> Option<u64> {
+fn read_checked(window: &mut Window<256>, is_read: &mut bool, address: u64) -> Option<u64> {
     if !std::mem::replace(is_read, true) {
         window.forget();
     }
-    window.read(address & !CHECKED)
+    window.word(address & !CHECKED)
 }

@@ -49,12 +49,6 @@ pub struct PathBuffer {
     lnotes: FixedArray<CodeAddress>,
 }
 
-impl std::fmt::Debug for PathBuffer {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_list().entries(self.notes()).finish()
-    }
-}
-
 impl PathBuffer {
     /// Reserves the memory. Not async-signal-safe. `None` when the address space is used up.
     pub fn new() -> Option<PathBuffer> {

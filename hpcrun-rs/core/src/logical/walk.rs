@@ -56,7 +56,6 @@ enum Outcome {
 }
 
 /// A walk in progress.
-#[derive(Debug)]
 pub struct Walk<'a> {
     physical: Cursor<'a>,
     path: &'a mut PathBuffer,
@@ -114,7 +113,7 @@ impl<'a> Walk<'a> {
         if let PathRoot::Partial(LossCause::TooDeep | LossCause::TooLong) = root {
             self.path.keep_innermost();
         }
-        self.cache.end(root, self.physical.words(), self.path.notes().len());
+        self.cache.end(root, &self.physical.stack.words, self.path.notes().len());
         Some(root)
     }
 
@@ -128,19 +127,19 @@ impl<'a> Walk<'a> {
     #[inline]
     pub fn word(&mut self, distance: u64) -> Option<u64> {
         let address = self.physical.sp().wrapping_add(distance);
-        self.physical.read(address)
+        self.physical.stack.read(address)
     }
 
     /// A word of any memory, if it is readable.
     #[inline]
     pub fn peek(&mut self, address: u64) -> Option<u64> {
-        self.physical.peek(address)
+        self.physical.stack.peek(address)
     }
 
     /// The path depends on this word; `is_stack`: it lies in a known stack.
     #[inline]
     pub fn depends_on(&mut self, address: u64, value: u64, is_stack: bool) {
-        self.physical.note(address, value, is_stack);
+        self.physical.stack.note(address, value, is_stack);
     }
 
     /// Keeps a bit of an agent for its further steps.
@@ -208,7 +207,7 @@ impl<'a> Walk<'a> {
     /// The frame is a task's boundary, and these are the registers at its spawn.
     pub fn continue_at(&mut self, registers: Registers) {
         let is_same = |a, b| stack::bounds_from(a).high == stack::bounds_from(b).high;
-        let tasks = self.tasks.outside_of(registers.sp(), is_same, |a| self.physical.peek(a));
+        let tasks = self.tasks.outside_of(registers.sp(), is_same, |a| self.physical.stack.peek(a));
         self.jump(registers, tasks);
     }
 
@@ -261,7 +260,8 @@ impl<'a> Walk<'a> {
         if stack::bounds_from(sp).high != stack::bounds_from(mark).high {
             return false;
         }
-        let Some((task, outer)) = self.tasks.leave(|address| self.physical.peek(address)) else {
+        let Some((task, outer)) = self.tasks.leave(|address| self.physical.stack.peek(address))
+        else {
             return false;
         };
         if let Chord::Runtime = self.chord {
@@ -275,7 +275,7 @@ impl<'a> Walk<'a> {
         }
         match task.context() {
             Context::Site { registers: [ip, sp, fp], tasks } => {
-                let tasks = Chain::of(tasks, |address| self.physical.peek(address));
+                let tasks = Chain::of(tasks, |address| self.physical.stack.peek(address));
                 self.jump(Registers::new(ip, sp, fp), tasks);
             }
             Context::Captured { thread, node } => {
@@ -299,7 +299,7 @@ impl<'a> Walk<'a> {
         };
         let Some(position) = self.physical.position() else { return false };
         let situation = Situation { so_far, tasks: self.tasks };
-        let (words, notes) = (self.physical.words().len(), self.path.reached());
+        let (words, notes) = (self.physical.stack.words.len(), self.path.reached());
         let Some((root, outer)) = self.cache.look_up(position, situation, words, notes) else {
             return false;
         };

@@ -39,7 +39,7 @@ impl Context {
 }
 
 /// Of one thread.
-pub(super) struct ThreadSamples {
+pub(crate) struct ThreadSamples {
     ordinal: u32,
     samples: Arc<Samples>,
     /// The header of the thread's profile; null until its first sample.
@@ -73,20 +73,20 @@ impl ThreadSamples {
 
     /// A sample of `time` nanoseconds was added to a record of the thread's profile. Async-signal-safe.
     #[inline]
-    pub(super) fn add(&self, profile: *mut u8, record: u32, time: u64) {
+    pub(crate) fn add(&self, profile: *mut u8, record: u32, time: u64) {
         self.profile.store(profile, Ordering::Relaxed);
         self.samples.add(record, time);
     }
 
     /// As [`Samples::add_wait`].
     #[inline]
-    pub(super) fn wait(&self, time: u64) {
+    pub(crate) fn wait(&self, time: u64) {
         self.samples.add_wait(time);
     }
 
     /// The context of a record of the thread's profile is captured, so that paths in other trees continue in
     /// it.
-    pub(super) fn capture(&self, profile: *mut u8, record: u32) {
+    pub(crate) fn capture(&self, profile: *mut u8, record: u32) {
         self.profile.store(profile, Ordering::Relaxed);
         if let Some(mut known) = self.known() {
             let context = self.context_of(&mut known, record);

@@ -28,14 +28,10 @@ pub fn write(complete: bool) {
         return;
     };
     // Another thread may be writing.
-    for _ in 0..1000 {
-        if let Ok(_writer) = path.writer.try_lock() {
-            if let Err(error) = replace(image, &encode(path, image, complete)) {
-                warn(&error);
-            }
-            return;
-        }
-        system::sleep(100_000);
+    let writer = system::within(1000, || path.writer.try_lock().ok());
+    let written = writer.map(|_writer| replace(image, &encode(path, image, complete)));
+    if let Some(Err(error)) = written {
+        warn(&error);
     }
 }
 

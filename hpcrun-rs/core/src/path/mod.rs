@@ -28,7 +28,8 @@ pub use tracked::Tracked;
 
 use crate::config::Tracking;
 use crate::system;
-use contexts::{Contexts, ThreadSamples};
+use contexts::Contexts;
+pub(crate) use contexts::ThreadSamples;
 pub use critical_path::table::Tracked as OwnThread;
 use critical_path::{Lost, Settings, Site, Thread, ThreadClock, Tracker};
 use objects::Objects;
@@ -51,7 +52,6 @@ struct Path {
 }
 
 /// The process's part in a job of several processes that exchange messages.
-#[derive(Debug)]
 struct Job {
     id: u64,
     rank: u32,
@@ -102,13 +102,13 @@ fn rank() -> u32 {
 
 /// Starts to track, before the program has threads, or prepares for it. `period`: nanoseconds between
 /// samples.
-pub fn start(tracking: &Tracking, period: u64) {
-    IN_JOB.store(tracking.in_job, Ordering::Relaxed);
+pub fn start(tracking: &Tracking, in_job: bool, period: u64) {
+    IN_JOB.store(in_job, Ordering::Relaxed);
     system::register_membarrier();
     functions::open();
     let mut settings = Settings::default().without_operations();
     // Another process could not tell how certain a strand's length is.
-    settings.grain = if tracking.in_job { 0 } else { GRAIN };
+    settings.grain = if in_job { 0 } else { GRAIN };
     settings.sample_period = period;
     open(settings);
     ACTIVE.store(u8::from(tracking.signal == 0), Ordering::SeqCst);
@@ -158,26 +158,11 @@ pub fn begin() {
     tracker().filter(|_| is_active()).inspect(|tracker| tracker.begin());
 }
 
-/// Asks every thread to publish its strand at its next event, for a report in between.
-pub fn ask() {
-    tracker().inspect(|tracker| tracker.ask());
-}
-
-/// Whether [`write()`] need not wait for anybody.
-pub fn is_unlocked() -> bool {
-    tracker().is_none_or(Tracker::is_unlocked)
-}
-
 /// Stops for good: when this returns, other threads do not enter any more, and those that were inside are
 /// about to leave ([`ThreadPath::is_inside`]). Returns whether threads were tracked until now.
 pub fn finish() -> bool {
     // Another thread that stops is about to be ready; the limit is for a thread that the kernel has ended.
-    for _ in 0..10_000 {
-        if become_halter(FINISH) {
-            break;
-        }
-        system::sleep(100_000);
-    }
+    system::within(10_000, || become_halter(FINISH).then_some(()));
     let was_active = ACTIVE.swap(0, Ordering::SeqCst) != 0;
     if was_active {
         HALTED_BY.store(FINISH_TRACKED, Ordering::SeqCst);
@@ -226,7 +211,7 @@ pub fn start_anew() {
 }
 
 /// A thread's part.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct ThreadPath {
     /// The thread is in the tracker.
     inside: AtomicBool,
@@ -309,32 +294,9 @@ impl ThreadPath {
         Some(tracked)
     }
 
-    /// A sample of `time` nanoseconds was added to a record of the thread's profile, which begins at
-    /// `profile`. Async-signal-safe.
+    /// Where its samples go, if it is tracked. Async-signal-safe.
     #[inline]
-    pub fn sample(&self, profile: *mut u8, record: u32, time: u64) {
-        if let Some(samples) = self.samples() {
-            samples.add(profile, record, time);
-        }
-    }
-
-    /// A sample found the thread in a wait, as `time` nanoseconds did. Async-signal-safe.
-    #[inline]
-    pub fn wait(&self, time: u64) {
-        if let Some(samples) = self.samples() {
-            samples.wait(time);
-        }
-    }
-
-    /// The context of a record of the thread's profile was captured: paths in other trees continue in it.
-    pub fn capture(&self, profile: *mut u8, record: u32) {
-        if let Some(samples) = self.samples() {
-            samples.capture(profile, record);
-        }
-    }
-
-    #[inline]
-    fn samples(&self) -> Option<&ThreadSamples> {
+    pub(crate) fn samples(&self) -> Option<&ThreadSamples> {
         // SAFETY: null, or what `tracked` owns. The calling thread, or its handler, is the one that frees it,
         // after this was set to null.
         unsafe { self.samples.load(Ordering::Relaxed).as_ref() }

@@ -1,22 +1,18 @@
 //! Strands that are left at objects, which addresses name, until others have waited for them there.
 //!
 //! Objects are found by a hash table of a fixed number of lists. Whoever uses an object holds the list's
-//! lock, for some tens of nanoseconds; a holder that lost its core is waited for by sleeping. An object that
+//! lock, for some tens of nanoseconds. An object that
 //! is destroyed, or initialised again, is forgotten. Beyond [`MOST`] objects none is added.
 
 use critical_path::Strand;
-use std::cell::UnsafeCell;
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-
-use crate::system;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Objects that can have strands.
 const MOST: usize = 1 << 20;
 /// Lists, as a power of two.
 const LIST_BITS: u32 = 12;
-/// Looks at a lock before a thread sleeps.
-const PATIENCE: u32 = 200;
 
 /// All objects.
 pub(super) struct Objects {
@@ -26,19 +22,11 @@ pub(super) struct Objects {
 
 /// Some objects, on a cache line of their own.
 #[repr(align(64))]
-struct List {
-    locked: AtomicBool,
-    objects: UnsafeCell<Vec<(usize, Object)>>,
-}
-
-// SAFETY: the objects are used by the holder of the lock alone, and may be used by any thread: a strand is
-// data without ties to a thread. Nothing here panics while the lock is held.
-unsafe impl Sync for List {}
-// SAFETY: as above.
-unsafe impl Send for List {}
+#[derive(Default)]
+struct List(Mutex<Vec<(usize, Object)>>);
 
 /// What is known of an object; by what is done to it, it shows what it is.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) enum Object {
     /// Nothing yet.
     #[default]
@@ -56,7 +44,7 @@ pub(super) enum Object {
 }
 
 /// Whoever has it alone waits for `last` and `shared`; whoever shares it, for `last`.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Lock {
     /// Left by the last one that had it alone.
     pub(super) last: Option<Strand>,
@@ -68,7 +56,7 @@ pub(super) struct Lock {
 
 /// The name of a thread is that of another one as soon as the join has returned, before the joiner can say
 /// so.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Ends {
     /// Threads in a join, or just behind one.
     pub(super) joiners: u64,
@@ -77,14 +65,14 @@ pub(super) struct Ends {
 }
 
 /// Strands of those that signal.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Condition {
     pub(super) signals: u64,
     pub(super) last: Option<Strand>,
 }
 
 /// Strands of those that arrive.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Barrier {
     /// Arrivals that make a round; 0: its initialisation was not seen.
     pub(super) count: u64,
@@ -97,7 +85,7 @@ pub(super) struct Barrier {
 }
 
 /// Strands of those that send, in order.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Queue {
     /// Receives that need no send.
     pub(super) free: u64,
@@ -106,7 +94,6 @@ pub(super) struct Queue {
     pub(super) next: u64,
 }
 
-#[derive(Debug)]
 pub(super) struct Sent {
     pub(super) number: u64,
     pub(super) strand: Strand,
@@ -160,68 +147,43 @@ impl Object {
 
 impl Objects {
     pub(super) fn new() -> Objects {
-        let list =
-            |_| List { locked: AtomicBool::new(false), objects: UnsafeCell::new(Vec::new()) };
-        Objects { lists: (0..1 << LIST_BITS).map(list).collect(), count: AtomicUsize::new(0) }
+        let lists = (0..1 << LIST_BITS).map(|_| List::default()).collect();
+        Objects { lists, count: AtomicUsize::new(0) }
     }
 
     /// Calls `act` with the object at an address. `None`: there is no room for it.
     #[inline]
     pub(super) fn with<R>(&self, address: usize, act: impl FnOnce(&mut Object) -> R) -> Option<R> {
-        self.list(address).locked(|objects| {
-            let place = match objects.iter().position(|(known, _)| *known == address) {
-                Some(place) => place,
-                None => {
-                    if self.count.fetch_add(1, Ordering::Relaxed) >= MOST {
-                        self.count.fetch_sub(1, Ordering::Relaxed);
-                        return None;
-                    }
-                    objects.push((address, Object::New));
-                    objects.len() - 1
+        let mut objects = self.list(address);
+        let place = match objects.iter().position(|(known, _)| *known == address) {
+            Some(place) => place,
+            None => {
+                if self.count.fetch_add(1, Ordering::Relaxed) >= MOST {
+                    self.count.fetch_sub(1, Ordering::Relaxed);
+                    return None;
                 }
-            };
-            objects.get_mut(place).map(|(_, object)| act(object))
-        })
+                objects.push((address, Object::New));
+                objects.len() - 1
+            }
+        };
+        objects.get_mut(place).map(|(_, object)| act(object))
     }
 
     /// Forgets the object at an address, and returns it.
     pub(super) fn take(&self, address: usize) -> Option<Object> {
-        self.list(address).locked(|objects| {
-            let place = objects.iter().position(|(known, _)| *known == address)?;
-            self.count.fetch_sub(1, Ordering::Relaxed);
-            Some(objects.swap_remove(place).1)
-        })
+        let mut objects = self.list(address);
+        let place = objects.iter().position(|(known, _)| *known == address)?;
+        self.count.fetch_sub(1, Ordering::Relaxed);
+        Some(objects.swap_remove(place).1)
     }
 
     #[inline]
-    fn list(&self, address: usize) -> &List {
+    fn list(&self, address: usize) -> MutexGuard<'_, Vec<(usize, Object)>> {
         // The golden ratio's multiplicative hash (Knuth, volume 3, section 6.4).
         let hash = (address as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        &self.lists[(hash >> (u64::BITS - LIST_BITS)) as usize]
-    }
-}
-
-impl List {
-    #[inline]
-    fn locked<R>(&self, act: impl FnOnce(&mut Vec<(usize, Object)>) -> R) -> R {
-        while self.locked.swap(true, Ordering::Acquire) {
-            self.wait();
-        }
-        // SAFETY: we hold the lock.
-        let result = act(unsafe { &mut *self.objects.get() });
-        self.locked.store(false, Ordering::Release);
-        result
-    }
-
-    #[cold]
-    fn wait(&self) {
-        for _ in 0..PATIENCE {
-            if !self.locked.load(Ordering::Relaxed) {
-                return;
-            }
-            std::hint::spin_loop();
-        }
-        system::sleep(1000);
+        let list = &self.lists[(hash >> (u64::BITS - LIST_BITS)) as usize];
+        // Nothing panics with the lock held.
+        list.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -158,23 +158,25 @@ impl Tracked {
 
     /// Waits for all that was left at an object so far, which stays there.
     pub fn follow(&mut self, object: usize, edge: Edge, at: Event) {
+        if let Some(all) = self.left_at(object) {
+            self.thread.merge(all, at, edge);
+        }
+    }
+
+    /// What was left at an object so far.
+    fn left_at(&mut self, object: usize) -> Option<Strand> {
         let all = self.at(object, |thread, object| {
             let left = object.lock(|old| thread.discard(old));
             left.shared.as_ref().map(|all| thread.share(all))
         });
-        if let Some(all) = all.flatten() {
-            self.thread.merge(all, at, edge);
-        }
+        all.flatten()
     }
 
     /// Begins a task after all that was left at an object. The result is for [`Self::end_task`].
     pub fn begin_task(&mut self, object: usize, at: Event) -> Strand {
         self.has_tasks = true;
-        let spawned = self.at(object, |thread, object| {
-            let left = object.lock(|old| thread.discard(old));
-            left.shared.as_ref().map(|all| thread.share(all))
-        });
-        self.thread.begin(spawned.flatten(), at)
+        let spawned = self.left_at(object);
+        self.thread.begin(spawned, at)
     }
 
     /// The task ends, before all that follow these objects.

@@ -13,8 +13,8 @@ use std::cell::Cell;
 use std::sync::atomic::{Ordering::SeqCst, compiler_fence};
 
 /// The deferred samples of one thread: two buffers, so that the thread can empty one while the handler fills
-/// the other.
-#[derive(Debug)]
+/// the other. Empty and closed at first.
+#[derive(Default)]
 pub(crate) struct Deferred {
     is_open: Cell<bool>,
     /// Index of the buffer that the handler uses; the thread empties the other.
@@ -23,15 +23,6 @@ pub(crate) struct Deferred {
 }
 
 impl Deferred {
-    /// Empty and closed.
-    pub(crate) const fn new() -> Deferred {
-        Deferred {
-            is_open: Cell::new(false),
-            side: Cell::new(0),
-            values: [const { Cell::new(Values::NONE) }; 2],
-        }
-    }
-
     /// From now on, samples that arrive inside the profiler are deferred.
     #[inline]
     pub(crate) fn open(&self) {
@@ -93,7 +84,7 @@ mod tests {
             held_back: 0,
             period: 1_000_000,
         };
-        let deferred = Deferred::new();
+        let deferred = Deferred::default();
         assert!(!deferred.is_open());
         deferred.open();
         deferred.add(&sample(3, 8), charge);

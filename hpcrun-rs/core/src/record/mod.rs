@@ -26,7 +26,6 @@ const AHEAD: usize = 1 << 15;
 const INNERMOST: usize = 24;
 
 /// The recorder of one thread.
-#[derive(Debug)]
 pub(crate) struct Recorder {
     tree: Option<Tree>,
     unwind: Unwind,
@@ -61,8 +60,8 @@ impl Recorder {
             return Verdict::Lost(LossCause::UnknownModule);
         };
         let bounds = stack::bounds_from(registers.sp());
-        let mut physical = Cursor::new(&mut self.unwind, snapshot, registers, bounds);
-        let tasks = Chain::of(task, |address| physical.peek(address));
+        let physical = Cursor::new(&mut self.unwind, snapshot, registers, bounds);
+        let tasks = Chain::of(task, |address| physical.stack.peek(address));
         let Some(root) = logical::backtrace(physical, tasks, &mut self.path, &mut self.cache)
         else {
             return Verdict::Idle;

@@ -16,7 +16,7 @@ use std::arch::global_asm;
 
 /// How the program's handler begins: the registers of its first instruction, and its mask.
 #[repr(C)]
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Begin {
     /// The handler.
     pub handler: usize,

@@ -32,14 +32,12 @@ impl Action {
 }
 
 /// An action that was in use. It lives as long as the process, since a handler may hold it.
-#[derive(Debug)]
 struct Kept {
     action: Action,
     next: *const Kept,
 }
 
 /// The program's action: one word, so that handler, flags and mask are always of the same call.
-#[derive(Debug)]
 pub struct ProgramAction {
     /// A [`Kept`], plus [`IS_RESET`] if its handler has run once and is gone.
     current: AtomicUsize,

@@ -12,12 +12,12 @@ pub(super) struct CriticalPath<'a>(pub(super) &'a ThreadPath);
 impl Sink for CriticalPath<'_> {
     #[inline]
     fn recorded(&mut self, node: Node, values: &Values) -> Result<(), LossCause> {
-        self.0.sample(node.profile, node.record, values.time);
+        self.0.samples().inspect(|s| s.add(node.profile, node.record, values.time));
         Ok(())
     }
 
     #[inline]
     fn idle(&mut self, values: &Values) {
-        self.0.wait(values.time);
+        self.0.samples().inspect(|samples| samples.wait(values.time));
     }
 }

@@ -16,9 +16,9 @@ impl Sink for Profile<'_> {
         let tree = self.0.as_mut().ok_or(LossCause::TreeFull)?;
         tree.add(node.record, &values.words)?;
         if values.oversubscribed > 0.0 {
-            tree.add_f64(header::OVERSUBSCRIBED, values.oversubscribed);
+            tree.add_to(header::OVERSUBSCRIBED, values.oversubscribed);
         }
-        tree.set_u64(header::LAST_NS, values.last_ns);
+        tree.set(header::LAST_NS, values.last_ns);
         Ok(())
     }
 }

@@ -8,17 +8,13 @@ use hpc_formats::loss::{LOSS_SLOTS, LossCause};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// The counts of one thread, in periods.
-#[derive(Debug)]
+#[derive(Default)]
 pub(crate) struct Tally {
     idle: AtomicU64,
     losses: [AtomicU64; LOSS_SLOTS],
 }
 
 impl Tally {
-    pub(crate) const fn new() -> Tally {
-        Tally { idle: AtomicU64::new(0), losses: [const { AtomicU64::new(0) }; LOSS_SLOTS] }
-    }
-
     /// Starts anew, for another thread.
     pub(crate) fn clear(&self) {
         self.idle.store(0, Relaxed);

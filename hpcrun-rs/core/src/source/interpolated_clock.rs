@@ -34,7 +34,7 @@ pub(super) struct Reading {
 }
 
 /// The clock of one thread, used only by that thread.
-#[derive(Debug)]
+#[derive(Default)]
 pub(super) struct InterpolatedClock {
     /// The clock that the timer uses.
     clock: AtomicI32,
@@ -56,20 +56,6 @@ pub(super) struct InterpolatedClock {
 }
 
 impl InterpolatedClock {
-    pub(super) const fn new() -> InterpolatedClock {
-        InterpolatedClock {
-            clock: AtomicI32::new(libc::CLOCK_THREAD_CPUTIME_ID),
-            last: AtomicU64::new(0),
-            distance: AtomicU64::new(0),
-            interpolated: AtomicU32::new(0),
-            real: AtomicU64::new(0),
-            counter: AtomicU64::new(0),
-            read_real: AtomicU64::new(0),
-            read_counter: AtomicU64::new(0),
-            speed: AtomicU64::new(0),
-        }
-    }
-
     /// Starts with this clock.
     pub(super) fn begin(&self, clock: libc::clockid_t) {
         self.clock.store(clock, Relaxed);
@@ -190,7 +176,7 @@ mod tests {
 
     impl Machine {
         fn fresh(distance: u64) -> (Machine, InterpolatedClock) {
-            let interpolated = InterpolatedClock::new();
+            let interpolated = InterpolatedClock::default();
             interpolated.expect(distance);
             (Machine::default(), interpolated)
         }
@@ -270,7 +256,7 @@ mod tests {
 
     #[test]
     fn the_clocks_of_the_system_agree_on_a_thread_that_runs() {
-        let interpolated = InterpolatedClock::new();
+        let interpolated = InterpolatedClock::default();
         interpolated.begin(libc::CLOCK_THREAD_CPUTIME_ID);
         let start = time_of(libc::CLOCK_THREAD_CPUTIME_ID);
         let mut sum = 0;

@@ -54,7 +54,7 @@ pub(super) struct Next {
 }
 
 /// The jitter of one thread, used only by that thread.
-#[derive(Debug)]
+#[derive(Default)]
 pub(super) struct Jitter {
     /// [`Pace`]; the period is 0 while jitter is off.
     period: AtomicU64,
@@ -69,17 +69,6 @@ pub(super) struct Jitter {
 }
 
 impl Jitter {
-    pub(super) const fn new() -> Jitter {
-        Jitter {
-            period: AtomicU64::new(0),
-            tick: AtomicU64::new(0),
-            samples_a_draw: AtomicU64::new(1),
-            random: AtomicU64::new(0),
-            carried: AtomicI64::new(0),
-            samples: AtomicU64::new(0),
-        }
-    }
-
     /// Starts the calling thread's samples. `seed` selects the random sequence. Returns the first distance.
     pub(super) fn begin(&self, pace: Pace, seed: u64) -> u64 {
         self.tick.store(pace.tick, Relaxed);
@@ -194,7 +183,7 @@ mod tests {
 
     /// The samples of a thread that runs all the time: time and weight of each.
     fn samples(pace: Pace, count: usize) -> Vec<(u64, u64)> {
-        let jitter = Jitter::new();
+        let jitter = Jitter::default();
         // The clock of the ticks and the thread's clock start at different times.
         let mut now = 1_234_567;
         let mut distance = jitter.begin(pace, 7);
@@ -215,7 +204,7 @@ mod tests {
 
     #[test]
     fn distances_are_spread_about_the_period() {
-        let jitter = Jitter::new();
+        let jitter = Jitter::default();
         jitter.begin(FINE, 0x7fff_1234_5678);
         let drawn: Vec<u64> = (0..10_000).map(|_| jitter.draw(MS)).collect();
         assert!(drawn.iter().all(|d| (500_000..1_500_000).contains(d)));
@@ -286,7 +275,7 @@ mod tests {
     #[test]
     fn a_late_sample_stands_for_all_the_time_before_it() {
         for turn in 0..100 {
-            let jitter = Jitter::new();
+            let jitter = Jitter::default();
             let first = jitter.begin(FINE, turn);
             assert_eq!(jitter.next(first as i64).periods, 1);
             let late = jitter.next((50 * MS + MS / 3) as i64).periods;
@@ -297,7 +286,7 @@ mod tests {
     /// Threads that live for a tenth of a period have a tenth of the samples.
     #[test]
     fn short_lives_have_their_share_of_samples() {
-        let jitter = Jitter::new();
+        let jitter = Jitter::default();
         let sampled =
             (0..10_000).filter(|seed| jitter.begin(FINE, seed * 0x1_0001) < MS / 10).count();
         // Five standard errors of 30.

@@ -146,12 +146,13 @@ pub fn choose(config: &Config) -> Result<SourceKind, String> {
 /// Whether a POSIX timer can deliver a separate sample for every period. The kernel checks CPU timers once a
 /// tick, so a rate close to the tick's would lose samples to overruns.
 fn tick_suffices(config: &Config) -> bool {
-    u64::from(config.rate) * 5 <= u64::from(posix::tick_rate(config.event)) * 4
+    let pace = posix::pace(config.period_ns(), config.event);
+    pace.tick > 0 && pace.leaves_room()
 }
 
 /// The highest rate of distinct samples of a source, in Hz; 0 if the kernel's tick does not limit it.
 pub fn rate_ceiling(kind: SourceKind, event: Event) -> u32 {
-    if kind == SourceKind::PosixTimer { posix::tick_rate(event) } else { 0 }
+    1_000_000_000_u64.checked_div(tick_of(kind, event)).unwrap_or(0) as u32
 }
 
 /// Nanoseconds of the kernel's tick, if this kind of source fires only in ticks; else 0.
@@ -173,8 +174,9 @@ fn word_at(info: &libc::siginfo_t, offset: usize) -> u64 {
     unsafe { std::ptr::from_ref(info).cast::<u8>().add(offset).cast::<u64>().read_unaligned() }
 }
 
-/// One thread's timer. The thread arms it, its handler claims samples, and any thread may disarm it.
-#[derive(Debug)]
+/// One thread's timer, disarmed at first. The thread arms it, its handler claims samples, and any thread may
+/// disarm it.
+#[derive(Default)]
 pub struct Source {
     /// `SourceKind`, or 0 while disarmed.
     kind: AtomicU8,
@@ -197,22 +199,6 @@ pub struct Source {
 }
 
 impl Source {
-    /// A disarmed source.
-    pub const fn new() -> Source {
-        Source {
-            kind: AtomicU8::new(0),
-            handle: AtomicI64::new(-1),
-            perf_id: AtomicU64::new(0),
-            period: AtomicU64::new(1),
-            distance: AtomicU64::new(0),
-            credit: AtomicU64::new(0),
-            in_kernel: AtomicU64::new(0),
-            not_counted: AtomicU64::new(0),
-            clock: InterpolatedClock::new(),
-            jitter: Jitter::new(),
-        }
-    }
-
     /// Starts to deliver samples to the calling thread, which the order names. Falls back to a POSIX timer if
     /// perf refuses (too many open files). Errors are those of the operating system.
     pub fn arm(&self, order: &Order) -> Result<(), i32> {
@@ -371,7 +357,8 @@ impl Source {
     /// machine that stood still leaves a late sample, too, of which nothing is known.
     #[cold]
     fn held_back(&self, late: u64, context: &libc::ucontext_t) -> u64 {
-        let Some(in_kernel) = system::time_in_kernel() else { return 0 };
+        let Some(usage) = system::usage(libc::RUSAGE_THREAD) else { return 0 };
+        let in_kernel = system::nanoseconds(usage.ru_stime);
         let worked = in_kernel.saturating_sub(self.in_kernel.swap(in_kernel, Ordering::Relaxed));
         let register = |number: i32| context.uc_mcontext.gregs[number as usize];
         let is_after_call = register(libc::REG_RCX) == register(libc::REG_RIP);
@@ -427,11 +414,5 @@ impl Source {
     #[inline]
     fn handle(&self) -> i32 {
         self.handle.load(Ordering::Relaxed) as i32
-    }
-}
-
-impl Default for Source {
-    fn default() -> Self {
-        Self::new()
     }
 }

@@ -10,37 +10,17 @@ use crate::descriptors::open_above_limit;
 use crate::sandbox::refuses;
 use crate::system::{self, close};
 
-/// `struct perf_event_attr` up to `sig_data` (PERF_ATTR_SIZE_VER7).
-#[repr(C)]
-#[derive(Default)]
-struct PerfEventAttr {
-    kind: u32,
-    size: u32,
-    config: u64,
-    sample_period: u64,
-    sample_type: u64,
-    read_format: u64,
-    flags: u64,
-    wakeup_events: u32,
-    bp_type: u32,
-    config1: u64,
-    config2: u64,
-    branch_sample_type: u64,
-    sample_regs_user: u64,
-    sample_stack_user: u32,
-    clockid: i32,
-    sample_regs_intr: u64,
-    aux_watermark: u32,
-    sample_max_stack: u16,
-    reserved2: u16,
-    aux_sample_size: u32,
-    reserved3: u32,
-    sig_data: u64,
-}
+/// The words of `struct perf_event_attr` up to `sig_data` (PERF_ATTR_SIZE_VER7).
+type Attributes = [u64; 16];
+/// Type and size of the structure, half a word each.
+const KIND_AND_SIZE: usize = 0;
+const CONFIG: usize = 1;
+const SAMPLE_PERIOD: usize = 2;
+const FLAGS: usize = 5;
+const WAKEUP_EVENTS: usize = 6;
+const SIG_DATA: usize = 15;
 
-const _: () = assert!(size_of::<PerfEventAttr>() == 128);
-
-const PERF_TYPE_SOFTWARE: u32 = 1;
+const PERF_TYPE_SOFTWARE: u64 = 1;
 const PERF_COUNT_SW_TASK_CLOCK: u64 = 1;
 const FLAG_DISABLED: u64 = 1;
 const FLAG_REMOVE_ON_EXEC: u64 = 1 << 36;
@@ -77,21 +57,20 @@ pub(super) fn open(order: &Order) -> Result<Event, i32> {
     if [libc::SYS_ioctl, libc::SYS_fcntl, libc::SYS_clock_gettime].into_iter().any(refuses) {
         return Err(libc::EPERM);
     }
-    let sigtrap = order.kind == SourceKind::PerfSigtrap;
-    let attr = PerfEventAttr {
-        kind: PERF_TYPE_SOFTWARE,
-        size: size_of::<PerfEventAttr>() as u32,
-        config: PERF_COUNT_SW_TASK_CLOCK,
-        sample_period: order.period,
-        wakeup_events: 1,
-        flags: FLAG_DISABLED | if sigtrap { FLAG_REMOVE_ON_EXEC | FLAG_SIGTRAP } else { 0 },
-        sig_data: if sigtrap { order.cookie } else { 0 },
-        ..Default::default()
-    };
+    let mut attributes: Attributes = [0; 16];
+    attributes[KIND_AND_SIZE] = PERF_TYPE_SOFTWARE | (size_of::<Attributes>() as u64) << 32;
+    attributes[CONFIG] = PERF_COUNT_SW_TASK_CLOCK;
+    attributes[SAMPLE_PERIOD] = order.period;
+    attributes[FLAGS] = FLAG_DISABLED;
+    attributes[WAKEUP_EVENTS] = 1;
+    if order.kind == SourceKind::PerfSigtrap {
+        attributes[FLAGS] |= FLAG_REMOVE_ON_EXEC | FLAG_SIGTRAP;
+        attributes[SIG_DATA] = order.cookie;
+    }
     // This thread, any CPU, no group.
     let none = -1_isize as usize;
-    let arguments = [&raw const attr as usize, 0, none, none, PERF_FLAG_FD_CLOEXEC];
-    // SAFETY: `attr` is an initialised structure of the size that it states, and outlives the call.
+    let arguments = [&raw const attributes as usize, 0, none, none, PERF_FLAG_FD_CLOEXEC];
+    // SAFETY: `attributes` is an initialised structure of the size that it states, and outlives the call.
     let open = || unsafe { system::call(libc::SYS_perf_event_open, arguments) as i32 };
     let descriptor = open_above_limit(open)?;
     Ok(Event { descriptor, id: id_of(descriptor).unwrap_or(0) })

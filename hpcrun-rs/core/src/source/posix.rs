@@ -25,20 +25,13 @@ pub(super) fn pace(period: u64, event: Event) -> Pace {
     Pace { period, tick: tick(event), samples_a_draw: 1 }
 }
 
-/// The rate of the tick in which the kernel looks at the event's timers, Hz; 0 if they fire at any time.
-pub(super) fn tick_rate(event: Event) -> u32 {
-    if event == Event::WallTime {
-        return 0;
-    }
+/// Nanoseconds of the tick in which the kernel looks at the event's timers; 0 if they fire at any time.
+pub(super) fn tick(event: Event) -> u64 {
     let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // The coarse clock advances once a tick. SAFETY: the kernel writes `t`, a local that outlives the call.
-    let ok = unsafe { libc::clock_getres(libc::CLOCK_MONOTONIC_COARSE, &mut t) } == 0;
-    if ok && t.tv_nsec > 0 { (1_000_000_000 / t.tv_nsec) as u32 } else { 0 }
-}
-
-/// Nanoseconds of that tick; 0 if there is none.
-pub(super) fn tick(event: Event) -> u64 {
-    1_000_000_000_u64.checked_div(u64::from(tick_rate(event))).unwrap_or(0)
+    let is_known = event == Event::CpuTime
+        && unsafe { libc::clock_getres(libc::CLOCK_MONOTONIC_COARSE, &mut t) } == 0;
+    if is_known { t.tv_nsec as u64 } else { 0 }
 }
 
 /// Creates a timer whose signals go to the ordered thread. Uses system calls, because the library's function

@@ -14,7 +14,6 @@ use hpc_formats::loss::LossCause;
 use std::sync::atomic::{Ordering, fence};
 
 /// The calling thread inside the profiler, with its recorder.
-#[derive(Debug)]
 pub struct Busy<'t> {
     thread: &'t OwnThread,
     recorder: &'t mut Recorder,
@@ -107,6 +106,7 @@ mod tests {
     /// What an interrupted walk uses must not be freed by whoever has interrupted it.
     #[test]
     fn a_thread_that_is_interrupted_inside_the_profiler_is_inside() {
+        assert!(crate::activity::attach(None));
         let new = threads::acquire().expect("memory");
         let state = threads::begin(new, (0, 0), (0, 0), false);
         image::set_running(true);

@@ -21,7 +21,6 @@ const SHORTEST_NS: u64 = 10_000;
 static COPIES: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 
 /// A thread's call.
-#[derive(Debug)]
 pub(super) struct Call {
     /// The thread is in a call.
     is_open: Cell<bool>,
@@ -56,7 +55,7 @@ impl OwnThread {
             return without(CALL_NESTED);
         }
         if waits {
-            self.begin_wait();
+            self.own().working.begin_wait();
             self.own().call.waits_since.set(image::now());
         }
         if !path::is_active() {
@@ -79,7 +78,7 @@ impl OwnThread {
             self.own().call.is_open.set(false);
             let since = self.own().call.waits_since.replace(0);
             if since != 0 {
-                self.end_wait();
+                self.own().working.end_wait();
                 let waited = image::now().saturating_sub(since);
                 if waited >= SHORTEST_NS {
                     self.charge_metric(Registers::here(), |image| image.mpi_wait, waited);

@@ -14,7 +14,7 @@ impl OwnThread {
     pub fn capture(&self, registers: Registers) -> Option<(u32, u32)> {
         let node = with_room(|| self.capture_and(&registers, |_, node| node));
         let Node { profile, record } = node?;
-        self.path.capture(profile, record);
+        self.path.samples().inspect(|samples| samples.capture(profile, record));
         Some((self.ordinal(), record))
     }
 

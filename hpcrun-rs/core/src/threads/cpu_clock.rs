@@ -6,7 +6,7 @@ use crate::system;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// The CPU clock of one thread.
-#[derive(Debug)]
+#[derive(Default)]
 pub(super) struct CpuClock {
     id: AtomicU32,
     /// CPU time when the thread began, nanoseconds: an exec does not reset the clock.
@@ -16,10 +16,6 @@ pub(super) struct CpuClock {
 }
 
 impl CpuClock {
-    pub(super) const fn new() -> CpuClock {
-        CpuClock { id: AtomicU32::new(0), start: AtomicU64::new(0), last: AtomicU64::new(0) }
-    }
-
     /// Starts with the clock of the thread with this kernel id.
     pub(super) fn begin(&self, tid: u32) {
         // The kernel's number of a thread's CPU clock (CPUCLOCK_PERTHREAD, CPUCLOCK_SCHED).

@@ -52,13 +52,13 @@ impl SharedThread {
                 image::add_losses(losses());
             }
             Some(mut tree) => {
-                tree.set_u64(header::CPU_NS, cpu);
-                tree.set_u64(header::IDLE_WEIGHT, idle);
+                tree.set(header::CPU_NS, cpu);
+                tree.set(header::IDLE_WEIGHT, idle);
                 for (i, n) in losses().enumerate() {
-                    tree.set_u64(header::LOSSES + 8 * i, n);
+                    tree.set(header::LOSSES + 8 * i, n);
                 }
                 if let Some(name) = self.name() {
-                    tree.set_name(&name);
+                    tree.set(header::NAME, name);
                 }
                 tree.finish();
                 spare::keep(tree);

@@ -41,7 +41,6 @@ pub(super) fn has_free() -> bool {
 }
 
 /// The current phase of a state.
-#[derive(Debug)]
 pub(super) struct Lifecycle(AtomicU8);
 
 impl Lifecycle {
@@ -81,11 +80,5 @@ impl Lifecycle {
 
 /// Waits at most a hundred milliseconds for a condition that another thread makes true.
 pub(crate) fn wait_until(condition: impl Fn() -> bool) -> bool {
-    for _ in 0..2000 {
-        if condition() {
-            return true;
-        }
-        system::sleep(50_000);
-    }
-    condition()
+    system::within(1000, || condition().then_some(())).is_some()
 }

@@ -8,7 +8,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 /// The slot of one thread.
-#[derive(Debug)]
+#[derive(Default)]
 pub(super) struct Listing {
     /// Null: `unlisted`.
     slot: AtomicPtr<Slot>,
@@ -19,11 +19,6 @@ pub(super) struct Listing {
 }
 
 impl Listing {
-    pub(super) const fn new() -> Listing {
-        let slot = AtomicPtr::new(ptr::null_mut());
-        Listing { slot, unlisted: Slot::new(), counts: AtomicBool::new(false) }
-    }
-
     /// Takes a slot for the thread with this kernel id, which begins at `now`.
     pub(super) fn enter(&self, tid: u32, now: u64) {
         let listed = activity::acquire(tid, now);

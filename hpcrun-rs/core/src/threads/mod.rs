@@ -21,7 +21,7 @@
 //!
 //! ```compile_fail,E0277
 //! let own = hpcrun_core::threads::current();
-//! std::thread::spawn(move || own.map(|thread| thread.begin_wait()));
+//! std::thread::spawn(move || own.map(|thread| thread.working().begin_wait()));
 //! ```
 //!
 //! Async-signal-safe: [`current`], and the methods that say so.
@@ -50,6 +50,7 @@ pub use registry::{
     NewThread, acquire, all, begin, begin_unnamed, by_cookie, live, quiescent, wait_until_quiescent,
 };
 pub use take::{claim, signalled};
+pub use working::Working;
 
 use crate::arch::thread_slot;
 use crate::lcct::Identity;
@@ -71,8 +72,7 @@ use std::cell::{Cell, UnsafeCell};
 use std::marker::PhantomData;
 use std::ops::Deref;
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, Ordering};
-use working::Working;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 
 /// The calling thread's state. Async-signal-safe.
 #[inline]
@@ -82,7 +82,6 @@ pub fn current() -> Option<OwnThread> {
 }
 
 /// What any thread may use of a thread's state.
-#[derive(Debug)]
 pub struct SharedThread {
     next: AtomicPtr<SharedThread>,
     lifecycle: Lifecycle,
@@ -112,7 +111,6 @@ pub struct SharedThread {
 }
 
 /// What only one thread at a time may use, as each use shows.
-#[derive(Debug)]
 struct Guarded<T>(UnsafeCell<T>);
 
 // SAFETY: `own` is used by the thread that has the state, through an `OwnThread`, which is not `Send`, and by
@@ -121,7 +119,6 @@ struct Guarded<T>(UnsafeCell<T>);
 unsafe impl<T> Sync for Guarded<T> {}
 
 /// What belongs to a thread from its beginning to its end.
-#[derive(Debug)]
 struct Own {
     /// The thread's waits and runtimes.
     working: Working,
@@ -139,20 +136,20 @@ struct Own {
 
 impl Own {
     /// Of a thread that begins.
-    const fn fresh(listing: &'static Listing) -> Own {
+    fn fresh(listing: &'static Listing) -> Own {
         Own {
             working: Working::new(listing),
             destructor_rounds: Cell::new(0),
             task: Cell::new(ptr::null()),
             lock_wait: Cell::new(None),
             call: calls::Call::none(),
-            deferred: Deferred::new(),
+            deferred: Deferred::default(),
         }
     }
 }
 
 /// The state of the calling thread: all that a thread may use of its own.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct OwnThread {
     shared: &'static SharedThread,
     stays: PhantomData<*const ()>,
@@ -240,38 +237,9 @@ impl OwnThread {
         rounds.get()
     }
 
-    /// Registers the thread as a worker, idle at first, with its state byte in `state`, until
-    /// [`Self::leave_runtime`].
-    pub fn enter_runtime(&self, state: *const AtomicU8) {
-        self.own().working.enter(state);
-    }
-
-    /// Ends the registration of the worker with this state byte.
-    pub fn leave_runtime(&self, state: *const AtomicU8) {
-        self.own().working.leave(state);
-    }
-
-    /// Called when the thread begins to wait.
+    /// The thread's waits and runtimes.
     #[inline]
-    pub fn begin_wait(&self) {
-        self.own().working.begin_wait();
-    }
-
-    /// Called when the wait is over.
-    #[inline]
-    pub fn end_wait(&self) {
-        self.own().working.end_wait();
-    }
-
-    /// Called when the thread gives up its core, because it has nothing to do.
-    #[inline]
-    pub fn begin_yield(&self) {
-        self.own().working.begin_yield();
-    }
-
-    /// Called when the thread has its core again.
-    #[inline]
-    pub fn end_yield(&self) {
-        self.own().working.end_yield();
+    pub fn working(&self) -> &Working {
+        &self.own().working
     }
 }

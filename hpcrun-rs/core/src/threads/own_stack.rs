@@ -15,7 +15,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 const ROOM: usize = 64 << 10;
 
 /// A stack of the profiler.
-#[derive(Debug)]
 pub struct OwnStack {
     top: usize,
 }
@@ -44,7 +43,7 @@ impl OwnStack {
 }
 
 /// The stack of a thread's hooks, once it has needed one.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Spare(AtomicUsize);
 
 impl Spare {

@@ -49,7 +49,6 @@ pub fn wait_until_quiescent() {
 }
 
 /// A state for a thread that is about to start. It is free again if the thread does not.
-#[derive(Debug)]
 pub struct NewThread(&'static SharedThread);
 
 impl NewThread {
@@ -134,7 +133,7 @@ fn reuse() -> Option<&'static SharedThread> {
 }
 
 fn allocate() -> Option<&'static SharedThread> {
-    let listing: &'static Listing = Box::leak(Box::new(Listing::new()));
+    let listing: &'static Listing = Box::leak(Box::new(Listing::default()));
     let state: &'static SharedThread = Box::leak(Box::new(SharedThread {
         next: AtomicPtr::new(ptr::null_mut()),
         lifecycle: Lifecycle::acquired(),
@@ -142,15 +141,15 @@ fn allocate() -> Option<&'static SharedThread> {
         busy: AtomicBool::new(false),
         in_handler: AtomicBool::new(false),
         listing,
-        stack: StackSlot::new(),
+        stack: StackSlot::default(),
         thread: AtomicU32::new(0),
         tid: AtomicU32::new(0),
-        cpu: CpuClock::new(),
+        cpu: CpuClock::default(),
         signal_stack: OwnStack::map()?,
         spare_stack: Spare::default(),
-        source: Source::new(),
+        source: Source::default(),
         path: ThreadPath::default(),
-        tally: Tally::new(),
+        tally: Tally::default(),
         recorder: Guarded(UnsafeCell::new(Recorder::new()?)),
         own: Guarded(UnsafeCell::new(Own::fresh(listing))),
     }));

@@ -60,10 +60,4 @@ impl OwnThread {
             });
         }
     }
-
-    /// Whether the thread waits in its runtime.
-    #[inline]
-    pub fn is_paused(&self) -> bool {
-        self.own().working.is_paused()
-    }
 }

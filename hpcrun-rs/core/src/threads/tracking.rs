@@ -30,7 +30,7 @@ impl OwnThread {
             let event = tracked.thread.event(Site(address), false, || self.context(None));
             let result = act(tracked, event);
             // What a runtime does while it waits is none of the program's activity.
-            if self.is_paused() {
+            if self.own().working.is_paused() {
                 tracked.begin_wait();
             }
             Some(result)
@@ -62,7 +62,7 @@ impl OwnThread {
             let at = site_of(creation);
             self.path.with(|tracked| {
                 tracked.begin(spawned, name(), at, Site(routine));
-                if self.is_paused() {
+                if self.own().working.is_paused() {
                     tracked.begin_wait();
                 }
             });

@@ -18,8 +18,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
 
 /// The waits and runtimes of one thread. Only the thread and its handler use it.
-#[derive(Debug)]
-pub(super) struct Working {
+pub struct Working {
     listing: &'static Listing,
     /// State bytes of the runtimes whose worker the thread is; the used entries come first.
     workers: [AtomicPtr<AtomicU8>; MAX_RUNTIMES],
@@ -35,7 +34,7 @@ pub(super) struct Working {
 }
 
 /// Detects consecutive calls of `sched_yield`: a loop that searches for work.
-#[derive(Debug)]
+#[derive(Default)]
 struct Yields {
     /// The cycle counter at the end of the last call.
     last: Cell<u64>,
@@ -51,10 +50,6 @@ const YIELD_GAP: u64 = 1 << 12;
 const YIELDS_OF_A_LOOP: u32 = 4;
 
 impl Yields {
-    const fn new() -> Yields {
-        Yields { last: Cell::new(0), in_a_row: Cell::new(0), in_spin: Cell::new(false) }
-    }
-
     fn begin(&self) {
         let in_a_row = if self.is_recent() { self.in_a_row.get() } else { 0 };
         self.in_a_row.set(in_a_row.saturating_add(1));
@@ -76,15 +71,15 @@ impl Yields {
 }
 
 impl Working {
-    pub(super) const fn new(listing: &'static Listing) -> Self {
+    pub(super) fn new(listing: &'static Listing) -> Self {
         Working {
             listing,
-            workers: [const { AtomicPtr::new(ptr::null_mut()) }; MAX_RUNTIMES],
+            workers: Default::default(),
             waiting: Cell::new(0),
             waits_at: Cell::new(0),
             pauses: Cell::new(0),
             yielding: Cell::new(false),
-            yields: Yields::new(),
+            yields: Yields::default(),
         }
     }
 
@@ -151,8 +146,9 @@ impl Working {
         self.pauses.get()
     }
 
+    /// Whether the thread waits in a runtime that tells of its tasks.
     #[inline]
-    pub(super) fn is_paused(&self) -> bool {
+    pub fn is_paused(&self) -> bool {
         self.pauses.get() > 0
     }
 
@@ -169,7 +165,7 @@ impl Working {
     }
 
     /// Registers a worker, idle at first, with this state byte.
-    pub(super) fn enter(&self, state: *const AtomicU8) {
+    pub fn enter_runtime(&self, state: *const AtomicU8) {
         let free = self.workers.iter().find(|w| is_null(w));
         // There is an entry for each runtime that can register, so one is free.
         if let Some(free) = free {
@@ -179,7 +175,7 @@ impl Working {
     }
 
     /// Ends the registration of the worker with this state byte; it is idle then.
-    pub(super) fn leave(&self, state: *const AtomicU8) {
+    pub fn leave_runtime(&self, state: *const AtomicU8) {
         let is_it = |w: &AtomicPtr<AtomicU8>| ptr::eq(w.load(Ordering::Relaxed), state);
         let Some(place) = self.workers.iter().position(is_it) else {
             return;
@@ -194,7 +190,7 @@ impl Working {
 
     /// The thread begins to wait.
     #[inline]
-    pub(super) fn begin_wait(&self) {
+    pub fn begin_wait(&self) {
         let here = stack_pointer();
         let depth = match self.waiting.get() {
             depth if depth > 0 && self.was_left(here) => 0,
@@ -230,7 +226,7 @@ impl Working {
 
     /// The wait is over.
     #[inline]
-    pub(super) fn end_wait(&self) {
+    pub fn end_wait(&self) {
         let depth = self.waiting.get();
         self.waiting.set(depth.saturating_sub(1));
         if depth == 1 {
@@ -241,7 +237,7 @@ impl Working {
 
     /// The thread gives up its core. It has nothing to do, so it is idle, although the yields cost CPU time.
     #[inline]
-    pub(super) fn begin_yield(&self) {
+    pub fn begin_yield(&self) {
         self.yielding.set(true);
         self.yields.begin();
         let spins = matches!(self.listing.slot().state(), State::Spinning | State::Yielding);
@@ -251,7 +247,7 @@ impl Working {
 
     /// The thread has its core again.
     #[inline]
-    pub(super) fn end_yield(&self) {
+    pub fn end_yield(&self) {
         self.yields.end();
         let loops = self.yields.in_a_row.get() >= YIELDS_OF_A_LOOP;
         if self.waiting.get() != 1 || self.is_worker() || !(loops || self.yields.in_spin.get()) {

@@ -4,9 +4,9 @@
 //! describes. Async-signal-safe: all storage is fixed.
 
 use super::End;
-use super::callee::Method;
 use super::loadmap::UnwindSections;
 use super::registers::{Registers, number};
+use super::rule_cache::Method;
 use super::stack::StackReader;
 use super::unwind_rule::UnwindRule;
 use gimli::{
@@ -108,7 +108,7 @@ pub(super) fn step(
     address: u64,
     context: &mut Context,
     registers: &mut Registers,
-    stack: &mut StackReader<'_>,
+    stack: &mut StackReader,
 ) -> Result<(), End> {
     let bad = End::Broken(LossCause::BadUnwindInfo);
     let (eh_frame, bases, fde) =
@@ -146,14 +146,14 @@ pub(super) fn step(
     Ok(())
 }
 
-struct Evaluator<'a, 's> {
+struct Evaluator<'a> {
     eh_frame: &'a EhFrame<Bytes>,
     encoding: gimli::Encoding,
     registers: &'a Registers,
-    stack: &'a mut StackReader<'s>,
+    stack: &'a mut StackReader,
 }
 
-impl Evaluator<'_, '_> {
+impl Evaluator<'_> {
     fn rule(&mut self, rule: &RegisterRule<usize>, register: u16, cfa: u64) -> Option<u64> {
         match rule {
             RegisterRule::Undefined => None,

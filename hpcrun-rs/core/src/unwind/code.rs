@@ -3,50 +3,23 @@
 //!
 //! Async-signal-safe.
 
-use super::callee::Method;
 use super::cfi;
 use super::instructions;
 use super::loadmap::{self, Snapshot};
-use crate::system;
+use super::rule_cache::Method;
+use super::window::Window;
 
-/// Bytes that are copied at once.
-const WINDOW: usize = 512;
 /// No instruction is longer.
 pub(super) const LONGEST: usize = 16;
 
 /// A copy of code that lies in no module.
-pub(super) struct Window {
-    bytes: [u8; WINDOW],
-    start: u64,
-    len: usize,
-}
-
-impl Window {
-    pub(super) const fn new() -> Window {
-        Window { bytes: [0; WINDOW], start: 0, len: 0 }
-    }
-
-    /// Empties the window, because memory may have changed.
-    pub(super) fn forget(&mut self) {
-        self.len = 0;
-    }
-
-    fn at(&mut self, address: u64) -> Option<&[u8]> {
-        let from = address.wrapping_sub(self.start) as usize;
-        if from >= self.len || (self.len == WINDOW && from + LONGEST > WINDOW) {
-            self.len = system::copy(address, &mut self.bytes);
-            self.start = address;
-            return (self.len > 0).then_some(&self.bytes[..self.len]);
-        }
-        Some(&self.bytes[from..self.len])
-    }
-}
+pub(super) type Copied = Window<512>;
 
 /// The code that an unwind may look at.
 pub(super) struct Code<'a> {
     pub(super) snapshot: &'a Snapshot,
     pub(super) cfi: &'a mut cfi::Context,
-    pub(super) window: &'a mut Window,
+    pub(super) window: &'a mut Copied,
 }
 
 impl Code<'_> {
@@ -56,7 +29,7 @@ impl Code<'_> {
         match loadmap::code_at(self.snapshot, address) {
             Some(code) => Some(code),
             None if loadmap::locate(self.snapshot, address).is_some() => None,
-            None => self.window.at(address),
+            None => self.window.at(address, LONGEST),
         }
     }
 

@@ -5,6 +5,7 @@
 //! so, by `/proc/self/map_files`. A file that was overwritten in its place cannot be had any more.
 
 use crate::maps;
+use crate::system;
 use crate::unwind::loadmap::{Module, executable_path};
 use hpc_formats::address::ModuleId;
 use hpc_formats::process::{Stamp, bytes_of};
@@ -119,10 +120,7 @@ fn source(module: &Module) -> Option<File> {
 
 /// The largest file that is copied: the process's own limit counts, beyond which the kernel ends it.
 fn largest() -> u64 {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: the kernel writes a structure that outlives the call.
-    unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &mut limit) };
-    limit.rlim_cur.min(LARGEST)
+    system::limit(libc::RLIMIT_FSIZE, None).map_or(0, |limit| limit.rlim_cur.min(LARGEST))
 }
 
 fn fill(path: &Path, from: &mut File, size: u64) -> io::Result<()> {

@@ -2,38 +2,20 @@
 //!
 //! Async-signal-safe. `Cursor::place` turns a return address into a look-up address by subtracting one.
 
-use super::callee::{Callee, Method};
 use super::loadmap::{self, Snapshot};
-use super::native::Native;
-use super::read_log::ReadLog;
+use super::native::{Callee, Native};
 use super::registers::{Pointers, Registers};
-use super::rule_cache::{Rule, RuleCache};
+use super::rule_cache::{Frame, Method, RuleCache};
 use super::stack::{StackBounds, StackReader};
 use super::{End, OwnerOf, Unwind};
 use hpc_formats::address::{CodeAddress, ModuleId};
 use hpc_formats::loss::LossCause;
 
-/// A frame of the physical stack.
-#[derive(Clone, Copy, Debug)]
-pub struct Frame {
-    /// The absolute look-up address: of the interrupted instruction, or of the last byte of the call.
-    pub lookup: u64,
-    /// The look-up address as module and offset.
-    pub code: CodeAddress,
-    /// The owner of the frame, by [`super::OwnerOf`].
-    pub owner: u8,
-    method: Method,
-}
-
 /// The state of an unwind. With memory and load map, it determines the rest of the unwind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Position {
-    /// Instruction pointer.
-    pub ip: u64,
-    /// Stack pointer.
-    pub sp: u64,
-    /// The frame pointer register.
-    pub fp: u64,
+    /// Instruction, stack and frame pointer.
+    pub registers: Pointers,
     /// Whether the frame was interrupted (or suspended), rather than being in a call.
     pub is_exact: bool,
 }
@@ -44,7 +26,8 @@ pub struct Cursor<'a> {
     rules: &'a mut RuleCache,
     owner_of: OwnerOf,
     snapshot: &'a Snapshot,
-    stack: StackReader<'a>,
+    /// Its stack.
+    pub stack: &'a mut StackReader,
     registers: Pointers,
     frame: Frame,
     /// Whether the instruction pointer is that of an interrupted instruction rather than a return address.
@@ -56,12 +39,6 @@ pub struct Cursor<'a> {
 /// Maximal number of steps to a lower address in one unwind.
 const MOST_DESCENTS: u32 = 64;
 
-impl std::fmt::Debug for Cursor<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Cursor").field("frame", &self.frame).finish_non_exhaustive()
-    }
-}
-
 impl<'a> Cursor<'a> {
     /// Makes a cursor at an interrupted (or suspended) instruction. Call [`Self::start`] next.
     #[inline(always)] // large, so it is constructed in place
@@ -72,14 +49,21 @@ impl<'a> Cursor<'a> {
         bounds: StackBounds,
     ) -> Cursor<'a> {
         unwind.native.begin(registers);
+        unwind.stack.begin(bounds);
         Cursor {
             native: &mut unwind.native,
             rules: &mut *unwind.rules,
             owner_of: unwind.owner_of,
             snapshot,
-            stack: StackReader::new(bounds, &mut unwind.scratch),
+            stack: &mut unwind.stack,
             registers: Pointers::of(registers),
-            frame: Frame { lookup: 0, code: CodeAddress::NONE, owner: 0, method: Method::None },
+            frame: Frame {
+                lookup: 0,
+                code: CodeAddress::NONE,
+                owner: 0,
+                generation: 0,
+                method: Method::None,
+            },
             exact: true,
             descents: 0,
         }
@@ -115,21 +99,8 @@ impl<'a> Cursor<'a> {
     /// The state of the unwind; `None` while it depends on more registers than a [`Position`] holds.
     #[inline]
     pub fn position(&self) -> Option<Position> {
-        if self.native.needs_more_registers() {
-            return None;
-        }
-        Some(Position {
-            ip: self.registers.ip,
-            sp: self.registers.sp,
-            fp: self.registers.fp,
-            is_exact: self.exact,
-        })
-    }
-
-    /// The words that the unwind has read.
-    #[inline]
-    pub fn words(&self) -> &ReadLog {
-        self.stack.words()
+        let is_all = !self.native.needs_more_registers();
+        is_all.then_some(Position { registers: self.registers, is_exact: self.exact })
     }
 
     /// The generation of the load map in use; `None` while modules are being unloaded.
@@ -138,33 +109,14 @@ impl<'a> Cursor<'a> {
         loadmap::is_stable().then(|| self.snapshot.generation())
     }
 
-    /// Logs a word that the unwind depends on and that the caller has read directly.
-    #[inline]
-    pub fn note(&mut self, address: u64, value: u64, is_stack: bool) {
-        self.stack.note(address, value, is_stack);
-    }
-
-    /// Reads a word of the current stack, and logs it.
-    #[inline]
-    pub fn read(&mut self, address: u64) -> Option<u64> {
-        self.stack.read(address)
-    }
-
-    /// Reads a word of any memory without logging it; `None` when it is not readable.
-    #[inline]
-    pub fn peek(&mut self, address: u64) -> Option<u64> {
-        self.stack.peek(address)
-    }
-
     /// Finds the frame at the current registers.
     #[inline]
     fn place(&mut self) -> Result<(), End> {
         let ip = self.registers.ip;
         let lookup = if self.exact { ip } else { ip.wrapping_sub(1) };
         if loadmap::is_stable() {
-            if let Some(rule) = self.rules.get(lookup, self.snapshot.generation()) {
-                self.frame =
-                    Frame { lookup, code: rule.code, owner: rule.owner, method: rule.method };
+            if let Some(frame) = self.rules.get(lookup, self.snapshot.generation()) {
+                self.frame = frame;
                 return Ok(());
             }
         }
@@ -187,18 +139,16 @@ impl<'a> Cursor<'a> {
         if loadmap::is_entry_code(lookup, &located, function) {
             method = Method::Root;
         }
-        let owner = (self.owner_of)(lookup, code.module());
+        self.frame = self.frame_at(lookup, code, method);
         if located.registered && loadmap::is_stable() {
-            self.rules.put(Rule {
-                lookup,
-                code,
-                generation: self.snapshot.generation(),
-                method,
-                owner,
-            });
+            self.rules.put(self.frame);
         }
-        self.frame = Frame { lookup, code, owner, method };
         Ok(())
+    }
+
+    fn frame_at(&self, lookup: u64, code: CodeAddress, method: Method) -> Frame {
+        let owner = (self.owner_of)(lookup, code.module());
+        Frame { lookup, code, owner, generation: self.snapshot.generation(), method }
     }
 
     /// Identifies a frame outside of the modules. The processor was there, or a call returns there: else it
@@ -208,8 +158,7 @@ impl<'a> Cursor<'a> {
             return Err(End::Broken(LossCause::UnknownModule));
         }
         let code = CodeAddress::new(ModuleId::UNKNOWN, lookup);
-        let owner = (self.owner_of)(lookup, ModuleId::UNKNOWN);
-        self.frame = Frame { lookup, code, owner, method: Method::Generated };
+        self.frame = self.frame_at(lookup, code, Method::Generated);
         Ok(())
     }
 
@@ -226,7 +175,7 @@ impl<'a> Cursor<'a> {
             is_exact: self.exact,
             method,
         };
-        let caller = self.native.step(&callee, &mut self.stack)?;
+        let caller = self.native.step(&callee, self.stack)?;
         let exact = method == Method::SignalFrame;
         // A signal handler may run on a stack of its own, anywhere in memory, and so may a function that
         // its caller runs on another stack. Only a corrupt stack leads down again and again.

@@ -6,7 +6,6 @@
 //!
 //! Async-signal-safe after [`Unwind::new`].
 
-mod callee;
 mod cfi;
 mod code;
 pub mod copies;
@@ -19,9 +18,11 @@ pub mod registers;
 mod rule_cache;
 pub mod stack;
 mod unwind_rule;
+pub(crate) mod window;
 
-pub use cursor::{Cursor, Frame, Position};
-pub use registers::Registers;
+pub use cursor::{Cursor, Position};
+pub use registers::{Pointers, Registers};
+pub use rule_cache::Frame;
 pub use stack::StackBounds;
 
 use hpc_formats::address::ModuleId;
@@ -47,13 +48,7 @@ pub struct Unwind {
     native: native::Native,
     rules: &'static mut rule_cache::RuleCache,
     owner_of: OwnerOf,
-    scratch: stack::Scratch,
-}
-
-impl std::fmt::Debug for Unwind {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Unwind").finish_non_exhaustive()
-    }
+    stack: stack::StackReader,
 }
 
 impl Unwind {
@@ -63,7 +58,7 @@ impl Unwind {
             native: native::Native::new(),
             rules: rule_cache::RuleCache::map()?,
             owner_of,
-            scratch: stack::Scratch::new()?,
+            stack: stack::StackReader::new()?,
         })
     }
 }

@@ -13,10 +13,10 @@
 //! Async-signal-safe after [`Native::new`].
 
 use super::End;
-use super::callee::{Callee, Method};
 use super::code::Code;
 use super::loadmap::{self, Located, Snapshot, UnwindSections};
 use super::registers::{Pointers, Registers};
+use super::rule_cache::Method;
 use super::stack::StackReader;
 use super::{cfi, code, instructions};
 use hpc_formats::loss::LossCause;
@@ -25,6 +25,17 @@ use hpc_formats::loss::LossCause;
 /// hand-written kernel call each other with conventions of their own, which need them. After more such frames
 /// the registers are dropped, so that the backtrace cache can hit.
 const MOST_ANALYSED: u32 = 4;
+
+/// A frame whose caller is wanted.
+pub(super) struct Callee<'a> {
+    pub(super) snapshot: &'a Snapshot,
+    pub(super) registers: Pointers,
+    /// The look-up address of the frame.
+    pub(super) lookup: u64,
+    /// Whether the frame was interrupted, rather than being in a call.
+    pub(super) is_exact: bool,
+    pub(super) method: Method,
+}
 
 /// The state of one thread's unwind.
 pub(super) struct Native {
@@ -42,7 +53,7 @@ pub(super) struct Native {
     analysed: u32,
     /// Whether the last step left a frame without information.
     is_after_analysis: bool,
-    window: Box<code::Window>,
+    window: Box<code::Copied>,
 }
 
 impl Native {
@@ -56,7 +67,7 @@ impl Native {
             steps: 0,
             analysed: 0,
             is_after_analysis: false,
-            window: Box::new(code::Window::new()),
+            window: Box::new(code::Copied::new()),
         }
     }
 
@@ -83,7 +94,7 @@ impl Native {
     pub(super) fn step(
         &mut self,
         callee: &Callee<'_>,
-        stack: &mut StackReader<'_>,
+        stack: &mut StackReader,
     ) -> Result<Pointers, End> {
         if let Method::Rule(rule) = callee.method {
             // From here on the unwind depends only on its position and on memory.
@@ -101,7 +112,7 @@ impl Native {
     fn step_without_rule(
         &mut self,
         callee: &Callee<'_>,
-        stack: &mut StackReader<'_>,
+        stack: &mut StackReader,
     ) -> Result<Pointers, End> {
         let caller = match callee.method {
             Method::None | Method::Generated => return self.step_by_instructions(callee, stack),
@@ -128,7 +139,7 @@ impl Native {
     fn step_by_instructions(
         &mut self,
         callee: &Callee<'_>,
-        stack: &mut StackReader<'_>,
+        stack: &mut StackReader,
     ) -> Result<Pointers, End> {
         self.window.forget();
         let mut code =
@@ -156,11 +167,7 @@ impl Native {
 
     /// Steps over all registers. When one is missing because a rule stepped an inner frame, repeats the steps
     /// since `start`.
-    fn step_cfi(
-        &mut self,
-        callee: &Callee<'_>,
-        stack: &mut StackReader<'_>,
-    ) -> Result<Pointers, End> {
+    fn step_cfi(&mut self, callee: &Callee<'_>, stack: &mut StackReader) -> Result<Pointers, End> {
         if std::mem::take(&mut self.is_after_analysis) {
             // The caller follows the ABI, so it does not rely on registers that its callee may change.
             self.start.forget_volatile();
@@ -185,7 +192,7 @@ impl Native {
         located: &Located,
         lookup: u64,
         mut registers: Registers,
-        stack: &mut StackReader<'_>,
+        stack: &mut StackReader,
     ) -> Result<Registers, End> {
         let sections = located.sections.as_ref();
         let sections = sections.ok_or(End::Broken(LossCause::NoUnwindInfo))?;
@@ -195,13 +202,9 @@ impl Native {
     }
 
     /// Computes all registers of the callee from `start`.
-    fn replay(
-        &mut self,
-        callee: &Callee<'_>,
-        stack: &mut StackReader<'_>,
-    ) -> Result<Registers, End> {
+    fn replay(&mut self, callee: &Callee<'_>, stack: &mut StackReader) -> Result<Registers, End> {
         // From here on the unwind depends on registers that no `Position` holds.
-        stack.invalidate();
+        stack.words.invalidate();
         let mut registers = self.start;
         let mut exact = self.start_exact;
         for _ in 0..self.steps {
@@ -236,7 +239,7 @@ fn without_return(
     callee: &Callee<'_>,
     registers: Registers,
     code: &mut Code<'_>,
-    stack: &mut StackReader<'_>,
+    stack: &mut StackReader,
 ) -> Option<Registers> {
     let Pointers { ip, sp, fp } = callee.registers;
     let mut caller = registers;

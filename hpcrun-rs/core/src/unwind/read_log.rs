@@ -25,7 +25,6 @@ pub struct Word {
 }
 
 /// The log of one unwind.
-#[derive(Debug)]
 pub struct ReadLog {
     list: FixedArray<Word>,
     is_complete: bool,

@@ -13,13 +13,13 @@ pub mod number {
 
 /// The three registers that suffice for nearly all frames.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Pointers {
+pub struct Pointers {
     /// Instruction pointer.
-    pub(super) ip: u64,
+    pub ip: u64,
     /// Stack pointer.
-    pub(super) sp: u64,
+    pub sp: u64,
     /// Frame pointer register. 0 if unknown: no stack lies there, so a step from it fails.
-    pub(super) fp: u64,
+    pub fp: u64,
 }
 
 impl Pointers {

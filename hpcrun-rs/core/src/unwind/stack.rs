@@ -4,6 +4,7 @@
 //! Async-signal-safe.
 
 use super::read_log::ReadLog;
+use super::window::Window;
 use crate::system;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
@@ -22,107 +23,46 @@ impl StackBounds {
     pub const NONE: StackBounds = StackBounds { low: 0, high: 0 };
 }
 
-const WINDOW_WORDS: usize = 32;
-
-/// A window of words of any memory, read with one call of the kernel.
-#[derive(Debug)]
-pub struct Window {
-    words: [u64; WINDOW_WORDS],
-    start: u64,
-    len: usize,
-}
-
-impl Window {
-    /// An empty window.
-    pub const fn new() -> Window {
-        Window { words: [0; WINDOW_WORDS], start: 0, len: 0 }
-    }
-
-    /// Empties the window, because memory may have changed.
-    #[inline]
-    pub fn forget(&mut self) {
-        self.len = 0;
-    }
-
-    /// Reads the word at `address`; `None` when it is not readable.
-    #[cold]
-    #[inline(never)]
-    pub fn read(&mut self, address: u64) -> Option<u64> {
-        let offset = address.wrapping_sub(self.start);
-        if offset % 8 == 0 && offset / 8 < self.len as u64 {
-            return Some(self.words[(offset / 8) as usize]);
-        }
-        let mut bytes = [0; WINDOW_WORDS * 8];
-        self.start = address;
-        self.len = system::copy(address, &mut bytes) / 8;
-        for (word, eight) in self.words.iter_mut().zip(bytes.chunks_exact(8)) {
-            *word = u64::from_le_bytes(eight.try_into().unwrap_or_default());
-        }
-        (self.len > 0).then(|| self.words[0])
-    }
-}
-
 const PAGE: u64 = crate::memory::PAGE as u64;
 
-impl Default for Window {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-/// The memory of a [`StackReader`], one per thread.
-#[derive(Debug)]
-pub struct Scratch {
-    words: ReadLog,
-    window: Window,
-}
-
-impl Scratch {
-    /// Reserves the memory. Not async-signal-safe. `None` when the address space is used up.
-    pub fn new() -> Option<Scratch> {
-        Some(Scratch { words: ReadLog::new()?, window: Window::new() })
-    }
-}
-
 /// Reads words of one stack and logs them.
-#[derive(Debug)]
-pub struct StackReader<'a> {
+pub struct StackReader {
     bounds: StackBounds,
-    scratch: &'a mut Scratch,
+    /// The words that were read so far.
+    pub words: ReadLog,
+    window: Window<256>,
 }
 
-impl<'a> StackReader<'a> {
-    /// Makes a reader for a stack with these bounds, and clears the log.
-    pub fn new(bounds: StackBounds, scratch: &'a mut Scratch) -> StackReader<'a> {
-        scratch.words.clear();
-        scratch.window.forget();
-        StackReader { bounds, scratch }
+impl StackReader {
+    /// Reserves the memory. Not async-signal-safe. `None` when the address space is used up.
+    pub fn new() -> Option<StackReader> {
+        Some(StackReader {
+            bounds: StackBounds::NONE,
+            words: ReadLog::new()?,
+            window: Window::new(),
+        })
+    }
+
+    /// Begins on a stack with these bounds, and clears the log.
+    #[inline]
+    pub fn begin(&mut self, bounds: StackBounds) {
+        self.words.clear();
+        self.set_bounds(bounds);
     }
 
     /// Continues on another stack.
     pub fn set_bounds(&mut self, bounds: StackBounds) {
         self.bounds = bounds;
-        self.scratch.window.forget();
-    }
-
-    /// The words that were read so far.
-    #[inline]
-    pub fn words(&self) -> &ReadLog {
-        &self.scratch.words
-    }
-
-    /// Marks the log as incomplete: later reads depend on more than the logged words.
-    pub fn invalidate(&mut self) {
-        self.scratch.words.invalidate();
+        self.window.forget();
     }
 
     /// Logs a word that was peeked at; `is_stack`: it lies in a known stack.
     #[inline]
     pub fn note(&mut self, address: u64, value: u64, is_stack: bool) {
         if is_stack {
-            self.scratch.words.push(address, value);
+            self.words.push(address, value);
         } else {
-            self.scratch.words.push_checked(address, value);
+            self.words.push_checked(address, value);
         }
     }
 
@@ -130,11 +70,11 @@ impl<'a> StackReader<'a> {
     #[inline]
     pub fn read(&mut self, address: u64) -> Option<u64> {
         if let Some(value) = self.read_directly(address) {
-            self.scratch.words.push(address, value);
+            self.words.push(address, value);
             return Some(value);
         }
-        let value = self.read_checked(address)?;
-        self.scratch.words.push_checked(address, value);
+        let value = self.window.word(address)?;
+        self.words.push_checked(address, value);
         Some(value)
     }
 
@@ -142,7 +82,7 @@ impl<'a> StackReader<'a> {
     #[inline]
     pub fn peek(&mut self, address: u64) -> Option<u64> {
         let value = self.read_directly(address);
-        value.or_else(|| self.read_checked(address))
+        value.or_else(|| self.window.word(address))
     }
 
     #[inline]
@@ -156,16 +96,11 @@ impl<'a> StackReader<'a> {
         // boundary's contract in hpcrun-abi).
         Some(unsafe { (address as *const u64).read_unaligned() })
     }
-
-    #[inline]
-    fn read_checked(&mut self, address: u64) -> Option<u64> {
-        self.scratch.window.read(address)
-    }
 }
 
 /// One stack in the directory of stacks. It lives as long as the process, is reused for later threads, and is
 /// empty (`low == high`) while it has no thread.
-#[derive(Debug)]
+#[derive(Default)]
 pub struct StackSlot {
     low: AtomicU64,
     high: AtomicU64,
@@ -196,18 +131,6 @@ pub fn epoch() -> u32 {
 }
 
 impl StackSlot {
-    /// An empty slot.
-    pub const fn new() -> StackSlot {
-        StackSlot {
-            low: AtomicU64::new(0),
-            high: AtomicU64::new(0),
-            next: AtomicPtr::new(ptr::null_mut()),
-            creation: AtomicU64::new(0),
-            is_main: AtomicBool::new(false),
-            grows: AtomicBool::new(false),
-        }
-    }
-
     /// Adds the slot to the directory, permanently.
     pub fn publish(&'static self) {
         let this = ptr::from_ref(self).cast_mut();
@@ -290,12 +213,6 @@ impl StackSlot {
     }
 }
 
-impl Default for StackSlot {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 fn slots() -> impl Iterator<Item = &'static StackSlot> {
     let mut next = DIRECTORY.head.load(Ordering::Acquire);
     std::iter::from_fn(move || {
@@ -354,30 +271,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn mapped_words_are_read_and_unmapped_ones_refused() {
-        let words: Box<[AtomicU64]> = (0..100).map(AtomicU64::new).collect();
-        let address = |i: usize| ptr::from_ref(&words[i]) as u64;
-        let mut window = Window::new();
-        for i in [10, 11, 9, 60, 99, 0] {
-            assert_eq!(window.read(address(i)), Some(i as u64));
-        }
-        for nowhere in [0, 8, 0x10_0000, 1 << 47, 1 << 63, !0 - 8, !0] {
-            assert_eq!(window.read(nowhere), None, "{nowhere:#x}");
-        }
-        assert_eq!(window.read(address(5)), Some(5));
-        words[5].store(1, Ordering::Relaxed);
-        window.forget();
-        assert_eq!(window.read(address(5)), Some(1));
-    }
-
-    #[test]
     fn an_unregistered_stack_changes_the_epoch() {
-        static SLOT: StackSlot = StackSlot::new();
-        SLOT.publish();
-        SLOT.set(4096, 8192, false, (0, 0));
+        let slot: &'static StackSlot = Box::leak(Box::default());
+        slot.publish();
+        slot.set(4096, 8192, false, (0, 0));
         assert_eq!(bounds_from(5000).high, 8192);
         let before = epoch();
-        SLOT.clear();
+        slot.clear();
         assert_ne!(epoch(), before);
         assert_eq!(bounds_from(5000), StackBounds::NONE);
     }

@@ -40,11 +40,7 @@ impl UnwindRule {
 
     /// Computes the caller's registers.
     #[inline]
-    pub(super) fn caller(
-        self,
-        callee: Pointers,
-        stack: &mut StackReader<'_>,
-    ) -> Result<Pointers, End> {
+    pub(super) fn caller(self, callee: Pointers, stack: &mut StackReader) -> Result<Pointers, End> {
         let unreadable = End::Broken(LossCause::UnreadableStack);
         let base = if self.from_fp { callee.fp } else { callee.sp };
         let sp = base.wrapping_add(8 * u64::from(self.cfa));
@@ -63,7 +59,7 @@ impl UnwindRule {
 #[cfg(test)]
 mod tests {
     use super::super::registers::number;
-    use super::super::stack::{Scratch, StackBounds};
+    use super::super::stack::StackBounds;
     use super::*;
 
     #[test]
@@ -71,8 +67,8 @@ mod tests {
         let stack: [u64; 6] = [10, 11, 12, 13, 14, 15];
         let low = stack.as_ptr() as u64;
         let bounds = StackBounds { low, high: low + 48 };
-        let mut scratch = Scratch::new().unwrap();
-        let mut reader = StackReader::new(bounds, &mut scratch);
+        let mut reader = StackReader::new().unwrap();
+        reader.begin(bounds);
         let callee = Pointers { ip: 1, sp: low, fp: low + 16 };
         let from_sp = UnwindRule::new(false, 24, Some(-24)).unwrap();
         let expected = Pointers { ip: 12, sp: low + 24, fp: 10 };

@@ -144,7 +144,7 @@ unsafe extern "C" fn finalize(_: Data) {}
 /// A thread of the runtime, which waits until it has a task. Its creator has waited, so it does already.
 unsafe extern "C" fn begin_thread(kind: c_int, _: Data) {
     const WORKER: c_int = 2;
-    let waits = |thread: &OwnThread| kind == WORKER && !thread.is_paused();
+    let waits = |thread: &OwnThread| kind == WORKER && !thread.working().is_paused();
     if let Some(thread) = threads::current().filter(waits) {
         thread.begin_pause();
     }

@@ -82,11 +82,10 @@ fn header(task: u64, peek: &mut impl FnMut(u64) -> Option<u64>) -> Option<([u64;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::unwind::stack::{Scratch, StackBounds, StackReader};
+    use crate::unwind::stack::StackReader;
 
     fn spawner(task: u64) -> Option<Spawner> {
-        let mut scratch = Scratch::new().expect("memory");
-        let mut reader = StackReader::new(StackBounds::NONE, &mut scratch);
+        let mut reader = StackReader::new().expect("memory");
         of_task(task, |address| reader.peek(address))
     }
 

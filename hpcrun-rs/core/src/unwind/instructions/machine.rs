@@ -108,7 +108,7 @@ impl Machine {
     }
 
     /// Reads a word of the stack.
-    fn read(&self, address: u64, stack: &mut StackReader<'_>) -> Option<u64> {
+    fn read(&self, address: u64, stack: &mut StackReader) -> Option<u64> {
         let written = self.written[..self.count].iter().rev();
         if let Some(&(_, value)) = written.into_iter().find(|(at, _)| *at == address) {
             return value;
@@ -130,7 +130,7 @@ impl Machine {
     }
 
     /// Pops a word: its address, and its value if known.
-    fn pop(&mut self, stack: &mut StackReader<'_>) -> (u64, Option<u64>) {
+    fn pop(&mut self, stack: &mut StackReader) -> (u64, Option<u64>) {
         let Some(sp) = self.get(SP) else {
             return (0, None);
         };
@@ -144,7 +144,7 @@ impl Machine {
         &mut self,
         effect: Effect,
         next: u64,
-        stack: &mut StackReader<'_>,
+        stack: &mut StackReader,
     ) -> Option<()> {
         match effect {
             Effect::Near(to, distance) => {
@@ -226,11 +226,7 @@ impl Machine {
 
     /// Returns from the function: reads the return address at the top of the stack, and computes the
     /// registers of the caller. Logs all words that they depend on.
-    pub(super) fn caller(
-        mut self,
-        arguments: u16,
-        stack: &mut StackReader<'_>,
-    ) -> Option<Registers> {
+    pub(super) fn caller(mut self, arguments: u16, stack: &mut StackReader) -> Option<Registers> {
         let sp = self.get(SP)?;
         if sp < self.floor || sp % 8 != 0 {
             return None;
@@ -242,7 +238,7 @@ impl Machine {
                     stack.read(*word);
                 }
             }
-            None => stack.invalidate(),
+            None => stack.words.invalidate(),
         }
         let (place, ip) = self.pop(stack);
         let ip = ip?;

@@ -103,7 +103,7 @@ pub(super) fn caller(
     registers: Registers,
     is_exact: bool,
     code: &mut Code<'_>,
-    stack: &mut StackReader<'_>,
+    stack: &mut StackReader,
 ) -> Option<Registers> {
     let mut worklist =
         Worklist::new(WorkItem { at: registers.ip(), machine: Machine::new(registers) });
@@ -124,7 +124,7 @@ fn follow(
     mut after_call: bool,
     worklist: &mut Worklist,
     code: &mut Code<'_>,
-    stack: &mut StackReader<'_>,
+    stack: &mut StackReader,
 ) -> Option<Registers> {
     let mut rest = code.at(item.at)?;
     loop {
@@ -182,7 +182,7 @@ fn returned(
     machine: &Machine,
     arguments: u16,
     code: &mut Code<'_>,
-    stack: &mut StackReader<'_>,
+    stack: &mut StackReader,
 ) -> Option<Registers> {
     let caller = machine.caller(arguments, stack)?;
     code.follows_call(caller.ip()).then_some(caller)

@@ -34,15 +34,6 @@ pub struct Snapshot {
     modules: Vec<Module>,
 }
 
-impl std::fmt::Debug for Snapshot {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Snapshot")
-            .field("generation", &self.generation)
-            .field("modules", &self.modules)
-            .finish_non_exhaustive()
-    }
-}
-
 impl Snapshot {
     /// The number of this snapshot; part of the key of every cache.
     #[inline]
@@ -74,7 +65,6 @@ static ENTRY: AtomicU64 = AtomicU64::new(0);
 static INTERPRETER: AtomicU64 = AtomicU64::new(u64::MAX);
 
 /// While this lives, [`refresh`] frees no snapshot.
-#[derive(Debug)]
 pub struct Pinned(());
 
 impl Pinned {
@@ -96,14 +86,9 @@ impl Pinned {
 /// `None` if there is no snapshot, or if another thread holds the lock for a tenth of a second. Not
 /// async-signal-safe.
 pub fn with_current<T>(read: impl FnOnce(&Snapshot) -> T) -> Option<T> {
-    for _ in 0..1000 {
-        if let Ok(_writer) = WRITER.try_lock() {
-            // SAFETY: `refresh` frees with the lock held.
-            return unsafe { Pinned::new() }.snapshot().map(read);
-        }
-        system::sleep(100_000);
-    }
-    None
+    let _writer = system::within(1000, || WRITER.try_lock().ok())?;
+    // SAFETY: `refresh` frees with the lock held.
+    unsafe { Pinned::new() }.snapshot().map(read)
 }
 
 /// Whether cached information about addresses is valid: no `dlclose` is in progress.
@@ -143,14 +128,9 @@ static FORKING: Forking = Forking(UnsafeCell::new(None));
 /// the child would have it as it is at that moment for ever.
 pub fn begin_fork() {
     lock::begin_fork();
-    for _ in 0..1000 {
-        if let Ok(writer) = WRITER.try_lock() {
-            // SAFETY: only this thread uses it now.
-            unsafe { *FORKING.0.get() = Some(writer) };
-            return;
-        }
-        system::sleep(100_000);
-    }
+    let writer = system::within(1000, || WRITER.try_lock().ok());
+    // SAFETY: only this thread uses it now.
+    unsafe { *FORKING.0.get() = writer };
 }
 
 /// After a fork, in the parent.
