@@ -9,6 +9,7 @@ mod rank;
 
 use crate::address::CodeAddress;
 use crate::numbered;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -18,7 +19,7 @@ pub use rank::{Export, Rank, RankShare};
 
 numbered! {
     /// How a segment begins.
-    #[derive(Default)]
+    #[derive(Default, Serialize, Deserialize)]
     Edge {
         /// The program's start, or a thread's whose creation was not seen.
         #[default]
@@ -53,7 +54,7 @@ impl Edge {
 }
 
 /// A critical path, with places `P` and procedures that are known by an `N`.
-#[derive(Clone, PartialEq, Debug, Default)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct CriticalPath<P = Site, N = ProcedureName> {
     /// Process id.
     pub pid: u32,
@@ -87,12 +88,15 @@ pub struct CriticalPath<P = Site, N = ProcedureName> {
     /// Where activity has begun that had to wait for another strand, the earliest first.
     pub starts: Vec<Start<P>>,
     /// Samples on the path, by context.
+    #[serde(skip)]
     pub on_path: Vec<OnPath>,
     /// Numbers of threads here, and their ordinals in the process.
+    #[serde(skip)]
     pub threads: Vec<(u32, u32)>,
     /// What the result rests on.
     pub quality: Quality,
     /// The process's part in a job of several processes that exchange messages.
+    #[serde(skip)]
     pub rank: Option<Rank<P>>,
     /// Of a path through several processes: the part of each. Not in a file.
     pub ranks: Vec<RankShare>,
@@ -130,7 +134,7 @@ pub enum Site {
 }
 
 /// A place in the program, by names. Empty texts and line 0 stand for the unknown.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
 pub struct Place {
     /// The procedure.
     pub name: String,
@@ -143,7 +147,7 @@ pub struct Place {
 }
 
 /// A part of the path: activity of one strand between two events. Equal consecutive parts are one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Segment<P> {
     /// Where it begins.
     pub begin: P,
@@ -209,7 +213,7 @@ impl<T: AsRef<str>> PartialEq<T> for ProcedureName {
 }
 
 /// A procedure's part in the path. A mark's time is its own, a function's has what it calls.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Procedure<N = ProcedureName> {
     /// Which procedure.
     pub name: N,
@@ -222,7 +226,7 @@ pub struct Procedure<N = ProcedureName> {
 }
 
 /// A branch beside the path that is nearly as long.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Near<P> {
     /// Where its last segment begins.
     pub begin: P,
@@ -256,7 +260,7 @@ pub const DIVIDED: u64 = 50_000;
 
 /// A place that others wait for: what spawns, sends, signals or ends a barrier, and what has begun then. It
 /// exposes parallelism if much of that is beside the path.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Start<P = Site> {
     /// The place.
     pub place: P,
@@ -274,7 +278,7 @@ pub struct Start<P = Site> {
 
 /// The part of the execution on any number of cores, where nothing waits for a core, in which so many cores
 /// are busy: at least `cores` and less than one more, or more than there are predictions for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Level {
     /// Busy cores.
     pub cores: u32,
@@ -285,7 +289,7 @@ pub struct Level {
 }
 
 /// What a result rests on.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Quality {
     /// Clock readings that had to ask the system.
     pub resyncs: u64,

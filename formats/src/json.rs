@@ -64,10 +64,23 @@ impl<T: Display> Display for OrNull<T> {
 }
 
 /// The members of an object, without its braces.
-pub fn members(members: &[(&str, &dyn Display)]) -> String {
-    let members = members.iter();
-    let members = members.map(|(name, value)| format!("{}:{value}", Text(name)));
-    members.collect::<Vec<_>>().join(",")
+pub fn members(of: &[(&str, &dyn Display)]) -> String {
+    joined(of.iter().map(|(name, value)| format!("{}:{value}", Text(name))))
+}
+
+/// An object of any members.
+pub fn map<K: AsRef<str>, V: Display>(of: impl IntoIterator<Item = (K, V)>) -> String {
+    let of = of.into_iter();
+    format!("{{{}}}", joined(of.map(|(name, value)| format!("{}:{value}", Text(name.as_ref())))))
+}
+
+/// An array on one line.
+pub fn array<V: Display>(of: impl IntoIterator<Item = V>) -> String {
+    format!("[{}]", joined(of.into_iter().map(|value| value.to_string())))
+}
+
+fn joined(parts: impl Iterator<Item = String>) -> String {
+    parts.collect::<Vec<_>>().join(",")
 }
 
 /// An object.

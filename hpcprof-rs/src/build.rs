@@ -83,8 +83,8 @@ pub fn build(inputs: &[PathBuf], args: &BuildArgs, warnings: &mut Warnings) -> R
     })?;
 
     let mut experiment = summarise(&measurements, &mut merged, warnings);
-    let loops = &merged.trees.loops.loops;
-    let paths = critical_path::resolve(&measurements, &frames, &symbols, loops, warnings);
+    let of = (&merged, &*names);
+    let paths = critical_path::resolve(&measurements, &frames, &symbols, of, warnings)?;
     experiment.critical_paths = critical_path::ranks::assemble(&jobs, paths);
     runs::find(&measurements, args.job, &mut experiment, warnings);
     if experiment.missing.is_empty() && experiment.threads.iter().all(|t| t.samples == 0) {

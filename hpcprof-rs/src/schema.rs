@@ -8,7 +8,7 @@ use crate::model::metrics::{IDLENESS, OVERHEAD, WORK};
 /// `PRAGMA application_id`: "HPCR".
 pub const APPLICATION_ID: i64 = 0x4850_4352;
 /// `PRAGMA user_version`.
-pub const VERSION: i64 = 7;
+pub const VERSION: i64 = 8;
 /// The catalogue within a database directory.
 pub const FILE_NAME: &str = "database.sqlite";
 /// Folder of what is known of each run, as Parquet.
@@ -103,39 +103,8 @@ CREATE TABLE missing(id INTEGER PRIMARY KEY, what TEXT NOT NULL, nanoseconds INT
 CREATE TABLE unprofiled(
     id INTEGER PRIMARY KEY, program TEXT NOT NULL, reason TEXT NOT NULL, times INTEGER NOT NULL);
 CREATE TABLE critical_path(
-    process INTEGER PRIMARY KEY REFERENCES process, complete INTEGER NOT NULL, work_ns INTEGER NOT NULL,
-    span_ns INTEGER NOT NULL, burdened_span_ns INTEGER NOT NULL, span_at_least_ns INTEGER NOT NULL,
-    wall_ns INTEGER NOT NULL, spawn_cost_ns INTEGER NOT NULL, message_cost_ns INTEGER NOT NULL,
-    resyncs INTEGER NOT NULL, exact_edges INTEGER NOT NULL, woken_edges INTEGER NOT NULL,
-    grains INTEGER NOT NULL);
-CREATE TABLE path_level(
-    process INTEGER NOT NULL REFERENCES critical_path, cores INTEGER NOT NULL, time_ns INTEGER NOT NULL,
-    work_ns INTEGER NOT NULL, PRIMARY KEY(process, cores)) WITHOUT ROWID;
-CREATE TABLE path_place(
-    id INTEGER PRIMARY KEY, name TEXT NOT NULL, module TEXT NOT NULL, file TEXT NOT NULL,
-    line INTEGER NOT NULL);
-CREATE TABLE path_segment(
-    id INTEGER PRIMARY KEY, process INTEGER NOT NULL REFERENCES critical_path, edge TEXT NOT NULL,
-    rank INTEGER, thread INTEGER, time_ns INTEGER NOT NULL, count INTEGER NOT NULL,
-    begin_place INTEGER NOT NULL REFERENCES path_place, end_place INTEGER NOT NULL REFERENCES path_place);
-CREATE TABLE path_rank(
-    id INTEGER PRIMARY KEY, process INTEGER NOT NULL REFERENCES critical_path, rank INTEGER NOT NULL,
-    work_ns INTEGER NOT NULL, on_path_ns INTEGER NOT NULL);
-CREATE TABLE path_procedure(
-    id INTEGER PRIMARY KEY, process INTEGER NOT NULL REFERENCES critical_path,
-    place INTEGER NOT NULL REFERENCES path_place, work_ns INTEGER NOT NULL, on_path_ns INTEGER NOT NULL,
-    zeroed_span_ns INTEGER NOT NULL);
-CREATE TABLE path_branch(
-    id INTEGER PRIMARY KEY, process INTEGER NOT NULL REFERENCES critical_path, thread INTEGER,
-    time_ns INTEGER NOT NULL, slack_ns INTEGER NOT NULL,
-    begin_place INTEGER NOT NULL REFERENCES path_place, end_place INTEGER NOT NULL REFERENCES path_place);
-CREATE TABLE path_start(
-    id INTEGER PRIMARY KEY, process INTEGER NOT NULL REFERENCES critical_path, edge TEXT NOT NULL,
-    first_ns INTEGER NOT NULL, count INTEGER NOT NULL, time_ns INTEGER NOT NULL, beside_ns INTEGER NOT NULL,
-    place INTEGER NOT NULL REFERENCES path_place);
-CREATE TABLE lost_edge(
-    process INTEGER NOT NULL REFERENCES critical_path, cause TEXT NOT NULL, edges INTEGER NOT NULL,
-    PRIMARY KEY(process, cause)) WITHOUT ROWID;
+    process INTEGER PRIMARY KEY REFERENCES process, span_ns INTEGER NOT NULL, path TEXT NOT NULL);
+CREATE TABLE statistics(json TEXT NOT NULL);
 CREATE TABLE note(id INTEGER PRIMARY KEY, text TEXT NOT NULL);
 ";
 

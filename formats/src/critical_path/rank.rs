@@ -2,6 +2,7 @@
 //! can be followed from process to process.
 
 use super::{OnPath, ProcedureName, Segment};
+use serde::{Deserialize, Serialize};
 
 /// See the module.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -42,7 +43,7 @@ pub struct Export<P> {
 }
 
 /// The part of a process in a path through several.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct RankShare {
     /// Its rank.
     pub rank: u32,

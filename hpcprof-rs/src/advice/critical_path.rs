@@ -1,7 +1,8 @@
 //! What a critical path means: what limits the program, and which procedures to shorten.
 
 use crate::model::critical_path::{CriticalPath, Procedure};
-use crate::render::critical_path::{Remarks, Scale, is_function, name_in, parts, without_symbol};
+use crate::render::critical_path::{Scale, name_in, without_symbol};
+use crate::views::critical_path::{Remarks, is_function, parts};
 use hpc_formats::critical_path::{DIVIDED, Edge, ratio};
 use hpc_formats::structure::Origin;
 use hpcstruct_rs::known::origin_of_module;

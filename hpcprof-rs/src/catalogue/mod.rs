@@ -4,6 +4,8 @@
 //! The file may come from anywhere. Its identity and version are checked first, and every
 //! reference between tables is checked as it is read.
 
+pub use crate::model::statistics;
+
 mod code;
 mod column;
 mod contexts;
@@ -14,13 +16,11 @@ pub mod keyed;
 pub mod metrics;
 pub mod spreads;
 mod sql;
-pub mod statistics;
 mod summaries;
 mod thread_values;
 pub mod threads;
 
 use crate::catalogue::metrics::{EFFORT, FIXED};
-use crate::catalogue::statistics::Statistics;
 use crate::error::{Error, Result};
 use crate::metrics::expression::{Expression, Fault, Problem, Variable};
 use crate::metrics::unit::Unit;
@@ -28,6 +28,7 @@ use crate::model::code::Code;
 use crate::model::errors::Errors;
 use crate::model::hash::FastMap;
 use crate::model::metrics::{Metric, ON_PATH, SQUARES, first_square};
+use crate::model::statistics::Statistics;
 use crate::model::tree::{Label, Tree};
 use crate::schema;
 use hpc_formats::profile::{Aggregation, LOCK_WAIT, SAMPLES};
@@ -132,7 +133,7 @@ impl Catalogue {
             metrics,
             zeroed_spans: critical_path::zeroed_spans(&connection, &code)?,
             code,
-            statistics: Statistics::read(&connection)?,
+            statistics: read_statistics(&connection)?,
             connection,
         })
     }
@@ -240,6 +241,13 @@ impl Catalogue {
         let names: Vec<&str> = variables.iter().map(|v| v.name).collect();
         Error::Usage(format!("{problem}: {}", names.join(", ")))
     }
+}
+
+fn read_statistics(connection: &Connection) -> rusqlite::Result<Statistics> {
+    let sql = "SELECT json, threads FROM statistics, takers";
+    let (json, takers): (String, u32) = connection.query_row(sql, [], |row| row.try_into())?;
+    let known = serde_json::from_str(&json).map_err(|_| sql::inconsistent("statistics.json"));
+    known.map(|known| Statistics { takers, ..known })
 }
 
 fn damaged(path: &Path, error: &rusqlite::Error) -> Error {

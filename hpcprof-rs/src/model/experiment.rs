@@ -6,6 +6,7 @@ use crate::model::metrics::Metric;
 use crate::model::workers::Runtime;
 use hpc_formats::process::{CpuTimes, End, Start, Unprofiled};
 use hpc_formats::profile::Header;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// One process image.
@@ -31,6 +32,11 @@ impl ProcessSummary {
     /// CPU times; zeros when unknown.
     pub fn cpu(&self) -> CpuTimes {
         self.end.as_ref().map_or(CpuTimes::default(), |end| end.cpu)
+    }
+
+    /// Cores that it could use on average of the time in which it worked.
+    pub fn mean_cores(&self) -> f64 {
+        self.end.as_ref().map_or(f64::from(self.start.cores), |end| end.mean_cores)
     }
 }
 
@@ -94,7 +100,7 @@ pub struct Missing {
 }
 
 /// A program that processes of the run started and that was not profiled.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct UnprofiledProgram {
     /// Path of the executable.
     pub program: String,

@@ -10,6 +10,7 @@ pub mod keys;
 pub mod loops;
 pub mod metrics;
 pub mod spread;
+pub mod statistics;
 pub mod symbols;
 pub mod tree;
 pub mod warnings;

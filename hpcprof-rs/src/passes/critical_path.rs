@@ -6,6 +6,7 @@
 //! begins or ends in a runtime, where no context was captured, has there the place of its other end. Where
 //! there is none it is the innermost procedure.
 
+use crate::error::Result;
 use crate::model::critical_path::{CriticalPath, Known, Procedure, Start};
 use crate::model::hash::{FastMap, FastSet};
 use crate::model::loops::{LoopIndex, ParallelLoops};
@@ -13,8 +14,9 @@ use crate::model::symbols::{
     Frame, FrameIndex, Kind, Line, ModuleIndex, ProcedureIndex, Symbols, base_name,
 };
 use crate::model::warnings::Warnings;
-use crate::passes::function_times::{self, Times};
+use crate::passes::function_times::{Functions, Times};
 use crate::passes::merge::paths::ProcessFrames;
+use crate::passes::merge::reduce::Merged;
 use crate::passes::parallel_loops::rules::Part;
 use crate::sources::measurements::{Measurements, ProcessInput};
 use hpc_formats::address::CodeAddress;
@@ -34,33 +36,37 @@ pub fn resolve(
     measurements: &Measurements,
     frames: &[ProcessFrames],
     symbols: &Symbols,
-    loops: &ParallelLoops,
+    (merged, others): (&Merged, &[String]),
     warnings: &mut Warnings,
-) -> Vec<(usize, CriticalPath)> {
+) -> Result<Vec<(usize, CriticalPath)>> {
     let processes = measurements.processes.iter().zip(frames).enumerate();
     let tracked = processes.filter_map(|(index, (process, frames))| {
         let path = process.critical_path.as_ref()?;
         Some((index, process, frames, path))
     });
     let tracked: Vec<_> = tracked.collect();
+    if tracked.is_empty() {
+        return Ok(Vec::new());
+    }
     for (_, process, _, path) in &tracked {
         if let Some(line) = lost_samples(process, path) {
             warnings.add(line);
         }
     }
-    let loops = loop_callers(loops, symbols);
+    let functions = Functions::new(merged, others);
+    let loops = loop_callers(&merged.trees.loops.loops, symbols);
     let lines = lines(tracked.iter().map(|(.., path)| *path), symbols);
     let named = tracked.into_iter().map(|(index, process, frames, path)| {
         let names = Names {
-            process,
             symbols,
+            times: functions.times(index)?,
             frames,
             contexts: contexts(process, frames, symbols, path.places()),
             package: package(path, frames, symbols),
             lines: &lines,
             loops: &loops,
         };
-        (index, names.path(path))
+        Ok((index, names.path(path)))
     });
     named.collect()
 }
@@ -269,8 +275,9 @@ fn contexts<'a>(
 
 /// The names of one process.
 struct Names<'a> {
-    process: &'a ProcessInput,
     symbols: &'a Symbols,
+    /// Of its functions.
+    times: FastMap<ProcedureIndex, Times>,
     frames: &'a ProcessFrames,
     contexts: FastMap<(u32, u32), Found>,
     /// Where relative source files are.
@@ -430,21 +437,20 @@ impl Names<'_> {
         if path.rank.is_none() {
             asked.extend(self.users_functions());
         }
-        let measured = function_times::of(&asked, self.process, self.frames, self.symbols);
         for function in asked {
             let procedure = self.symbols.procedure(function);
-            let Times { work, on_path } = measured.get(&function).copied().unwrap_or_default();
+            let Times { work, on_path } = self.times.get(&function).copied().unwrap_or_default();
             let zeroed_span = match functions.get(&function) {
                 Some(span) => *span,
                 // Without a function that is not on it the path stays as long as it is.
-                None if on_path == 0.0 && work > 0.0 => path.span,
+                None if on_path == 0 && work > 0 => path.span,
                 None => continue,
             };
             let place = self.named(Some((function, procedure.declared)));
             procedures.push(Procedure {
                 name: Known { is_user: procedure.origin == Origin::User, ..known(place) },
-                work: work.round() as u64,
-                on_path: on_path.round() as u64,
+                work,
+                on_path,
                 zeroed_span,
             });
         }

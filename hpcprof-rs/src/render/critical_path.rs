@@ -2,13 +2,14 @@
 
 use crate::catalogue::critical_path::TrackedProcess;
 use crate::error::one_line;
-use crate::model::critical_path::{CriticalPath, Procedure, Segment};
-use crate::render::names::{base_name, middle, wrap};
+use crate::model::critical_path::{CriticalPath, Known, Segment};
+use crate::render::names::{self, base_name, middle, wrap};
 use crate::render::style::Style;
-use crate::views::critical_path::{Part, arrange};
-use hpc_formats::critical_path::{Beside, Edge, Near, Place, WORKERS, ratio};
+use crate::render::table::Table;
+use crate::views::critical_path::{Part, Remarks, arrange, parts};
+use hpc_formats::critical_path::{Beside, Edge, Place, WORKERS, ratio};
 use hpc_formats::json::{Seconds, Text, list, members};
-use hpcstruct_rs::known;
+use std::cmp::Reverse;
 use std::io::{self, Write};
 use std::sync::Arc;
 
@@ -24,25 +25,12 @@ const OTHERS: usize = 8;
 const NOTABLE_DOUBT: f64 = 0.98;
 /// The burdened span is named if it is so many times the span.
 const NOTABLE_COSTS: f64 = 1.01;
-/// A procedure with more of the work may be the program itself.
-const MOST_WORK: f64 = 0.95;
 /// More workers are not listed if the time is at least this part of that with fewer.
 const ALIKE: f64 = 0.99;
 /// Columns that a place keeps.
 const LEAST_PLACE: usize = 20;
 /// A name in fewer columns says nothing.
 const LEAST_NAME: usize = 4;
-
-/// What a critical path means, in sentences.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Remarks {
-    /// Reasons to doubt the figures; they come first.
-    pub doubts: Vec<String>,
-    /// What limits the program, and what to shorten.
-    pub advice: Vec<String>,
-    /// What the figures rest on.
-    pub basis: String,
-}
 
 /// A critical path to print.
 #[derive(Clone, Copy, Debug)]
@@ -71,7 +59,11 @@ impl Scale {
         }
     }
 
-    fn number(self, nanoseconds: f64) -> String {
+    fn number(self, nanoseconds: u64) -> String {
+        self.real(nanoseconds as f64)
+    }
+
+    fn real(self, nanoseconds: f64) -> String {
         match nanoseconds / self.1 {
             v if v.abs() >= 10_000.0 => format!("{v:.0}"),
             v if v.abs() >= 1000.0 => format!("{v:.1}"),
@@ -79,7 +71,7 @@ impl Scale {
         }
     }
 
-    fn time(self, nanoseconds: f64) -> String {
+    fn time(self, nanoseconds: u64) -> String {
         format!("{} {}", self.number(nanoseconds), self.0)
     }
 
@@ -111,274 +103,24 @@ impl PathView<'_> {
         style: Style,
         out: &mut impl Write,
     ) -> io::Result<()> {
-        let path = self.path;
-        let scale = Scale::of(path.span);
-        let width = style.width;
+        let scale = Scale::of(self.path.span);
+        let mut page = Page { path: self.path, view: *self, scale, style, out };
         for doubt in &remarks.doubts {
-            paragraph(&style, &one_line(&format!("! {doubt}")), width, out)?;
+            page.paragraph(&format!("! {doubt}"))?;
         }
-        let at_least = match ratio(path.span_at_least, path.span) <= NOTABLE_DOUBT {
-            true => format!(" (at least {})", scale.time(path.span_at_least as f64)),
-            false => String::new(),
-        };
-        let head = format!(
-            "work {}   span {}{at_least}   parallelism {:.2}   wall {}",
-            scale.time(path.work as f64),
-            scale.time(path.span as f64),
-            path.parallelism(),
-            scale.time(path.wall as f64)
-        );
-        writeln!(out, "{}", style.bold(&head))?;
-        let costs = match ratio(path.burdened_span, path.span) >= NOTABLE_COSTS {
-            true => {
-                format!("; span with the edges' costs {}", scale.time(path.burdened_span as f64))
-            }
-            false => String::new(),
-        };
-        let process = format!("{}, {} cores{costs}", name_of(self.process), self.process.cores);
-        writeln!(out, "{}", middle(&process, width))?;
+        page.head()?;
         for line in &remarks.advice {
-            paragraph(&style, &one_line(&format!("* {line}")), width, out)?;
+            page.paragraph(&format!("* {line}"))?;
         }
-        self.ranks(scale, style, out)?;
-        self.segments(rows, scale, style, out)?;
-        self.procedures(scale, style, out)?;
-        self.branches(scale, style, out)?;
-        self.exposing(scale, style, out)?;
-        self.predictions(scale, style, out)?;
-        writeln!(out)?;
-        paragraph(&style, &one_line(&remarks.basis), width, out)?;
-        self.name_others(scale, width, out)
-    }
-
-    /// The parts of several processes, the largest first.
-    fn ranks(&self, scale: Scale, style: Style, out: &mut impl Write) -> io::Result<()> {
-        let path = self.path;
-        if path.ranks.is_empty() {
-            return Ok(());
-        }
-        let mut ranks = path.ranks.clone();
-        ranks.sort_by_key(|share| (std::cmp::Reverse(share.on_path), share.rank));
-        let title = format!("{:>9}  share      work  {} ranks", scale.0, ranks.len());
-        writeln!(out, "\n{}", style.bold(&title))?;
-        for share in ranks.iter().take(RANKS) {
-            writeln!(
-                out,
-                "{:>9}{:>7}{:>10}  rank {}",
-                scale.number(share.on_path as f64),
-                percent(share.on_path, path.span),
-                scale.number(share.work as f64),
-                share.rank
-            )?;
-        }
-        match ranks.len().saturating_sub(RANKS) {
-            0 => Ok(()),
-            more => writeln!(out, "{:>9}  {more} more", "…"),
-        }
-    }
-
-    fn segments(
-        &self,
-        rows: usize,
-        scale: Scale,
-        style: Style,
-        out: &mut impl Write,
-    ) -> io::Result<()> {
-        let path = self.path;
-        let parts = arrange(&path.segments, rows);
-        let count = parts.iter().map(Part::segments).fold(0, u64::saturating_add);
-        let subpaths = match count {
-            1 => "1 subpath".to_owned(),
-            n => format!("{n} subpaths"),
-        };
-        let whose = match path.ranks.is_empty() {
-            true => "thread",
-            false => "rank",
-        };
-        let title = format!("{:>9}  share  begins by{whose:>8}  {subpaths}", scale.0);
-        writeln!(out, "\n{}", style.bold(&title))?;
-        let mut work: Vec<(&Part<Arc<Place>>, &str)> =
-            parts.iter().rev().map(|p| (p, "")).collect();
-        while let Some((part, indent)) = work.pop() {
-            let time = format!(
-                "{:>9}{:>7}",
-                scale.number(part.time() as f64),
-                percent(part.time(), path.span)
-            );
-            match part {
-                Part::Loop(rounds, parts) => {
-                    writeln!(out, "{time}  {indent}x {rounds}:")?;
-                    work.extend(parts.iter().rev().map(|p| (p, "  ")));
-                }
-                Part::Rest(segments, _) => {
-                    let text = format!("{indent}… {segments} shorter ones");
-                    writeln!(out, "{time}  {}", style.faint(&text))?;
-                }
-                Part::Segment(segment) => {
-                    let number = |n: Option<u32>| n.map_or("-".to_owned(), |n| n.to_string());
-                    // A rank's first thread is not named.
-                    let thread = match (segment.rank, segment.thread) {
-                        (None, thread) if path.ranks.is_empty() => number(thread),
-                        (rank, None | Some(1)) => number(rank),
-                        (rank, thread) => format!("{}:{}", number(rank), number(thread)),
-                    };
-                    let times = match segment.count {
-                        1 => String::new(),
-                        n => format!("x {n}  "),
-                    };
-                    let edge = format!("{indent}{}", segment.edge.name());
-                    let line = format!("{time}  {edge:<9}{thread:>8}  {times}");
-                    let room = room(&line, style);
-                    let what = match segment.edge {
-                        Edge::Folded => "the oldest subpaths of a long path".to_owned(),
-                        _ => from_to(&Self::begin(segment), &segment.end, room),
-                    };
-                    writeln!(out, "{line}{what}")?;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Where a segment begins. The start of a program has no place.
-    fn begin(segment: &Segment) -> Place {
-        let place = Place::clone(&segment.begin);
-        match segment.edge == Edge::Start && place == Place::default() {
-            true => Place { name: "[start]".to_owned(), ..place },
-            false => place,
-        }
-    }
-
-    fn procedures(&self, scale: Scale, style: Style, out: &mut impl Write) -> io::Result<()> {
-        let path = self.path;
-        let all = parts(path);
-        let listed = &all[..all.len().min(PROCEDURES)];
-        if listed.is_empty() {
-            let text = "no procedure was sampled or marked on the path";
-            return writeln!(out, "\n{text}");
-        }
-        let workers = format!("{} workers", self.workers);
-        let title = format!(
-            "{:>9} {:>8} {:>8} {:>12} {workers:>12}  procedure",
-            format!("gain {}", scale.0),
-            "of work",
-            "of path",
-            "span without"
-        );
-        writeln!(out, "\n{}", style.bold(&title))?;
-        for p in listed {
-            let line = format!(
-                "{:>9} {:>8} {:>8} {:>12} {:>12}  ",
-                scale.number(path.gain(p) as f64),
-                percent(p.work, path.work),
-                percent(p.on_path, path.span),
-                scale.number(p.zeroed_span as f64),
-                scale.number(path.without(p, self.workers)),
-            );
-            let room = room(&line, style);
-            writeln!(out, "{line}{}", shown(&p.name.place, room))?;
-        }
-        match all.len() - listed.len() {
-            0 => Ok(()),
-            more => writeln!(out, "{:>9}  {more} more", "…"),
-        }
-    }
-
-    fn branches(&self, scale: Scale, style: Style, out: &mut impl Write) -> io::Result<()> {
-        let path = self.path;
-        if path.near.is_empty() {
-            return Ok(());
-        }
-        let title =
-            format!("{:>9} {:>9}  thread  nearly as long as the path beside", scale.0, "slack");
-        writeln!(out, "\n{}", style.bold(&title))?;
-        let mut shown: Vec<&Near<Arc<Place>>> = Vec::new();
-        for branch in &path.near {
-            // The longest of those at one place; branches come with the longest first.
-            if !shown.iter().any(|b| (&b.begin, &b.end) == (&branch.begin, &branch.end)) {
-                shown.push(branch);
-            }
-        }
-        for branch in shown {
-            let thread = branch.thread.map_or("-".to_owned(), |t| t.to_string());
-            let line = format!(
-                "{:>9} {:>9}{thread:>8}  ",
-                scale.number(branch.time as f64),
-                scale.number(branch.slack as f64),
-            );
-            let room = room(&line, style);
-            let what = from_to(&branch.begin, &branch.end, room);
-            writeln!(out, "{line}{what}")?;
-        }
-        Ok(())
-    }
-
-    /// What begins to run beside the path, the earliest first.
-    fn exposing(&self, scale: Scale, style: Style, out: &mut impl Write) -> io::Result<()> {
-        let mut starts = self.path.exposing().take(STARTS).peekable();
-        if starts.peek().is_none() {
-            return Ok(());
-        }
-        let title = format!(
-            "{:>9} {:>9}  of work    times  begins what runs beside the path",
-            format!("at {}", scale.0),
-            scale.0
-        );
-        writeln!(out, "\n{}", style.bold(&title))?;
-        for start in starts {
-            let line = format!(
-                "{:>9} {:>9} {:>8} {:>8}  ",
-                scale.number(start.first as f64),
-                scale.number(start.beside as f64),
-                percent(start.beside, self.path.work),
-                start.count
-            );
-            let room = room(&line, style);
-            writeln!(out, "{line}{}", shown(&start.place, room))?;
-        }
-        Ok(())
-    }
-
-    fn predictions(&self, scale: Scale, style: Style, out: &mut impl Write) -> io::Result<()> {
-        let title = format!(
-            "{:>9} {:>9} {:>9} {:>9} {:>9}",
-            "workers", scale.0, "at least", "at most", "speed-up"
-        );
-        writeln!(out, "\n{}", style.bold(&title))?;
-        let mut before = f64::INFINITY;
-        for workers in WORKERS {
-            let prediction = self.path.prediction(workers);
-            if workers > self.workers && prediction.time > before * ALIKE {
-                break;
-            }
-            before = prediction.time;
-            let faster = match prediction.time {
-                0.0 => "-".to_owned(),
-                time => format!("{:.2}", self.path.work as f64 / time),
-            };
-            let times = [prediction.time, prediction.lower, prediction.upper];
-            let [time, lower, upper] = times.map(|time| scale.number(time));
-            writeln!(out, "{workers:>9} {time:>9} {lower:>9} {upper:>9} {faster:>9}")?;
-        }
-        Ok(())
-    }
-
-    fn name_others(&self, scale: Scale, width: usize, out: &mut impl Write) -> io::Result<()> {
-        if self.others.is_empty() {
-            return Ok(());
-        }
-        let (named, more) = self.others.split_at(self.others.len().min(OTHERS));
-        let named =
-            named.iter().map(|p| format!("{} (span {})", name_of(p), scale.time(p.span as f64)));
-        let mut names: Vec<String> = named.collect();
-        if !more.is_empty() {
-            names.push(format!("{} more", more.len()));
-        }
-        let text = format!("other processes, see --process PID: {}", names.join("; "));
-        for line in wrap(&text, width) {
-            writeln!(out, "{line}")?;
-        }
-        Ok(())
+        page.ranks()?;
+        page.segments(rows)?;
+        page.procedures()?;
+        page.branches()?;
+        page.exposing()?;
+        page.predictions()?;
+        page.paragraph("")?;
+        page.paragraph(&remarks.basis)?;
+        page.name_others()
     }
 
     /// Prints JSON.
@@ -394,13 +136,240 @@ impl PathView<'_> {
             workers: self.workers,
             others: others.collect(),
         };
-        let json = self.path.to_json(
-            |place| Place::clone(place),
-            |known| Some(Place::clone(&known.place)),
-            Some(&beside),
-        );
-        writeln!(out, "{json}")
+        let name = |known: &Known| Some(Place::clone(&known.place));
+        writeln!(out, "{}", self.path.to_json(|place| Place::clone(place), name, Some(&beside)))
     }
+}
+
+/// A path that is being printed.
+struct Page<'a> {
+    path: &'a CriticalPath,
+    view: PathView<'a>,
+    scale: Scale,
+    style: Style,
+    out: &'a mut dyn Write,
+}
+
+impl<'a> Page<'a> {
+    fn table(&mut self, columns: &[(&str, usize)], text: &str) -> io::Result<Table<'_>> {
+        writeln!(self.out)?;
+        Table::begin(self.out, self.style, columns, text)
+    }
+
+    /// A text in as many lines as it needs; the second line and those below it are indented.
+    fn paragraph(&mut self, text: &str) -> io::Result<()> {
+        for line in wrap(&one_line(text), self.style.width) {
+            let line = match text.starts_with('!') {
+                true => self.style.paint("1;31", &line),
+                false => line,
+            };
+            writeln!(self.out, "{line}")?;
+        }
+        Ok(())
+    }
+
+    fn head(&mut self) -> io::Result<()> {
+        let (path, process) = (self.path, self.view.process);
+        let time = |nanoseconds| self.scale.time(nanoseconds);
+        let at_least = match ratio(path.span_at_least, path.span) <= NOTABLE_DOUBT {
+            true => format!(" (at least {})", time(path.span_at_least)),
+            false => String::new(),
+        };
+        let costs = match ratio(path.burdened_span, path.span) >= NOTABLE_COSTS {
+            true => format!("; span with the edges' costs {}", time(path.burdened_span)),
+            false => String::new(),
+        };
+        let head = format!(
+            "work {}   span {}{at_least}   parallelism {:.2}   wall {}",
+            time(path.work),
+            time(path.span),
+            path.parallelism(),
+            time(path.wall)
+        );
+        writeln!(self.out, "{}", self.style.bold(&head))?;
+        let process = format!("{}, {} cores{costs}", name_of(process), process.cores);
+        writeln!(self.out, "{}", middle(&process, self.style.width))
+    }
+
+    /// The parts of several processes, the largest first.
+    fn ranks(&mut self) -> io::Result<()> {
+        let (path, scale) = (self.path, self.scale);
+        if path.ranks.is_empty() {
+            return Ok(());
+        }
+        let mut ranks = path.ranks.clone();
+        ranks.sort_by_key(|share| (Reverse(share.on_path), share.rank));
+        let columns = [(scale.0, 9), ("share", 7), ("work", 10)];
+        let mut table = self.table(&columns, &format!("{} ranks", ranks.len()))?;
+        for share in ranks.iter().take(RANKS) {
+            let [on_path, work] = [share.on_path, share.work].map(|time| scale.number(time));
+            let cells = [on_path, percent(share.on_path, path.span), work];
+            table.row(cells, |_| format!("rank {}", share.rank))?;
+        }
+        table.more(ranks.len().saturating_sub(RANKS))
+    }
+
+    fn segments(&mut self, rows: usize) -> io::Result<()> {
+        let (path, scale, style) = (self.path, self.scale, self.style);
+        let parts = arrange(&path.segments, rows);
+        let subpaths = match parts.iter().map(Part::segments).fold(0, u64::saturating_add) {
+            1 => "1 subpath".to_owned(),
+            n => format!("{n} subpaths"),
+        };
+        let whose = if path.ranks.is_empty() { "thread" } else { "rank" };
+        let title = format!("begins by{whose:>8}  {subpaths}");
+        let mut table = self.table(&[(scale.0, 9), ("share", 7)], &title)?;
+        let mut work: Vec<(&Part<Arc<Place>>, &str)> =
+            parts.iter().rev().map(|p| (p, "")).collect();
+        while let Some((part, indent)) = work.pop() {
+            let cells = [scale.number(part.time()), percent(part.time(), path.span)];
+            table.row(cells, |room| match part {
+                Part::Loop(rounds, parts) => {
+                    work.extend(parts.iter().rev().map(|p| (p, "  ")));
+                    format!("{indent}x {rounds}:")
+                }
+                Part::Rest(segments, _) => {
+                    style.faint(&format!("{indent}… {segments} shorter ones"))
+                }
+                Part::Segment(segment) => {
+                    // A rank's first thread is not named.
+                    let thread = match (segment.rank, segment.thread) {
+                        (None, thread) if path.ranks.is_empty() => number(thread),
+                        (rank, None | Some(1)) => number(rank),
+                        (rank, thread) => format!("{}:{}", number(rank), number(thread)),
+                    };
+                    let times = match segment.count {
+                        1 => String::new(),
+                        n => format!("x {n}  "),
+                    };
+                    let edge = format!("{indent}{}", segment.edge.name());
+                    let line = format!("{edge:<9}{thread:>8}  {times}");
+                    let room = room.saturating_sub(line.chars().count()).max(LEAST_PLACE);
+                    match segment.edge {
+                        Edge::Folded => format!("{line}the oldest subpaths of a long path"),
+                        _ => format!("{line}{}", from_to(&begin(segment), &segment.end, room)),
+                    }
+                }
+            })?;
+        }
+        Ok(())
+    }
+
+    fn procedures(&mut self) -> io::Result<()> {
+        let (path, scale, workers) = (self.path, self.scale, self.view.workers);
+        let all = parts(path);
+        if all.is_empty() {
+            let text = "no procedure was sampled or marked on the path";
+            return writeln!(self.out, "\n{text}");
+        }
+        let titles = [&format!("gain {}", scale.0), &format!("{workers} workers")];
+        let columns =
+            [(titles[0].as_str(), 9), ("of work", 9), ("of path", 9), ("span without", 13)];
+        let columns = [&columns[..], &[(titles[1].as_str(), 13)]].concat();
+        let mut table = self.table(&columns, "procedure")?;
+        for p in all.iter().take(PROCEDURES) {
+            let cells = [
+                scale.number(path.gain(p)),
+                percent(p.work, path.work),
+                percent(p.on_path, path.span),
+                scale.number(p.zeroed_span),
+                scale.real(path.without(p, workers)),
+            ];
+            table.row(cells, |room| shown(&p.name.place, room.max(LEAST_PLACE)))?;
+        }
+        table.more(all.len().saturating_sub(PROCEDURES))
+    }
+
+    fn branches(&mut self) -> io::Result<()> {
+        let (path, scale) = (self.path, self.scale);
+        if path.near.is_empty() {
+            return Ok(());
+        }
+        let columns = [(scale.0, 9), ("slack", 10), ("thread", 8)];
+        let mut table = self.table(&columns, "nearly as long as the path beside")?;
+        let mut seen: Vec<(&Place, &Place)> = Vec::new();
+        for branch in &path.near {
+            // The longest of those at one place; branches come with the longest first.
+            let places = (&*branch.begin, &*branch.end);
+            if seen.contains(&places) {
+                continue;
+            }
+            seen.push(places);
+            let [time, slack] = [branch.time, branch.slack].map(|time| scale.number(time));
+            let cells = [time, slack, number(branch.thread)];
+            table.row(cells, |room| from_to(places.0, places.1, room.max(LEAST_PLACE)))?;
+        }
+        Ok(())
+    }
+
+    /// What begins to run beside the path, the earliest first.
+    fn exposing(&mut self) -> io::Result<()> {
+        let (path, scale) = (self.path, self.scale);
+        let mut starts = path.exposing().take(STARTS).peekable();
+        if starts.peek().is_none() {
+            return Ok(());
+        }
+        let at = format!("at {}", scale.0);
+        let columns = [(at.as_str(), 9), (scale.0, 10), ("of work", 9), ("times", 9)];
+        let mut table = self.table(&columns, "begins what runs beside the path")?;
+        for start in starts {
+            let [first, beside] = [start.first, start.beside].map(|time| scale.number(time));
+            let cells = [first, beside, percent(start.beside, path.work), start.count.to_string()];
+            table.row(cells, |room| shown(&start.place, room.max(LEAST_PLACE)))?;
+        }
+        Ok(())
+    }
+
+    fn predictions(&mut self) -> io::Result<()> {
+        let (path, scale, asked) = (self.path, self.scale, self.view.workers);
+        let columns =
+            [("workers", 9), (scale.0, 10), ("at least", 10), ("at most", 10), ("speed-up", 10)];
+        let mut table = self.table(&columns, "")?;
+        let mut before = f64::INFINITY;
+        for workers in WORKERS {
+            let prediction = path.prediction(workers);
+            if workers > asked && prediction.time > before * ALIKE {
+                break;
+            }
+            before = prediction.time;
+            let faster = match prediction.time {
+                0.0 => "-".to_owned(),
+                time => format!("{:.2}", path.work as f64 / time),
+            };
+            let times = [prediction.time, prediction.lower, prediction.upper];
+            let [time, lower, upper] = times.map(|time| scale.real(time));
+            table.row([workers.to_string(), time, lower, upper, faster], |_| String::new())?;
+        }
+        Ok(())
+    }
+
+    fn name_others(&mut self) -> io::Result<()> {
+        let others = self.view.others;
+        if others.is_empty() {
+            return Ok(());
+        }
+        let (named, more) = others.split_at(others.len().min(OTHERS));
+        let named =
+            named.iter().map(|p| format!("{} (span {})", name_of(p), self.scale.time(p.span)));
+        let mut names: Vec<String> = named.collect();
+        if !more.is_empty() {
+            names.push(format!("{} more", more.len()));
+        }
+        self.paragraph(&format!("other processes, see --process PID: {}", names.join("; ")))
+    }
+}
+
+/// Where a segment begins. The start of a program has no place.
+fn begin(segment: &Segment) -> Place {
+    let place = Place::clone(&segment.begin);
+    match segment.edge == Edge::Start && place == Place::default() {
+        true => Place { name: "[start]".to_owned(), ..place },
+        false => place,
+    }
+}
+
+fn number(n: Option<u32>) -> String {
+    n.map_or("-".to_owned(), |n| n.to_string())
 }
 
 fn process_fields(process: &TrackedProcess) -> String {
@@ -418,67 +387,6 @@ fn name_of(process: &TrackedProcess) -> String {
         host => format!(" on {}", one_line(host)),
     };
     format!("{}, process {}{host}", one_line(&process.program), process.pid)
-}
-
-/// The procedures that are parts of the program which can be shortened: neither what starts it, nor what has
-/// nearly all of its work and calls the others for it. Where there are the user's own, others count for those
-/// that call them.
-pub fn parts(path: &CriticalPath) -> Vec<&Procedure> {
-    let is_part = |p: &&Procedure| {
-        let name = &p.name.place.name;
-        (path.gain(p) > 0 || p.on_path > 0)
-            && !known::is_start_up(name)
-            && !known::is(known::Kind::Shim, name)
-    };
-    let mut parts: Vec<&Procedure> = path.procedures.iter().filter(is_part).collect();
-    if parts.iter().any(|p| p.name.is_user) {
-        parts.retain(|p| p.name.is_user);
-    }
-    // A mark's time is its own.
-    let is_whole = |p: &Procedure| is_function(p) && ratio(p.work, path.work) >= MOST_WORK;
-    let (whole, others): (Vec<&Procedure>, Vec<&Procedure>) =
-        parts.iter().partition(|p| is_whole(p));
-    let others = others.iter().map(|p| p.work).fold(0, u64::saturating_add);
-    // The innermost one has time of its own if the others have not half as much. `main` is outside.
-    let own = whole.iter().map(|p| p.work).min();
-    let own = own.filter(|work| others < work / 2);
-    let inner = whole.iter().filter(|p| Some(p.work) == own);
-    let is_one = inner.count() == 1;
-    let is_main = |p: &Procedure| tail(&p.name.place.name) == "main";
-    parts.retain(|p| !is_whole(p) || Some(p.work) == own && (is_one || !is_main(p)));
-    parts
-}
-
-/// Whether it is known by samples: others are marks.
-pub fn is_function(procedure: &Procedure) -> bool {
-    !procedure.name.place.module.is_empty()
-}
-
-/// A text in as many lines as it needs; the second line and those below it are indented.
-fn paragraph(style: &Style, text: &str, width: usize, out: &mut impl Write) -> io::Result<()> {
-    for line in wrap(text, width) {
-        let line = match text.starts_with('!') {
-            true => style.paint("1;31", &line),
-            false => line,
-        };
-        writeln!(out, "{line}")?;
-    }
-    Ok(())
-}
-
-/// Columns that are left for a place.
-fn room(line: &str, style: Style) -> usize {
-    let left = style.line.saturating_sub(line.chars().count());
-    left.max(LEAST_PLACE)
-}
-
-/// `file.rs:12`, as far as it is known.
-fn location(place: &Place) -> String {
-    let file = one_line(base_name(&place.file));
-    match place.line {
-        0 => file,
-        line => format!("{file}:{line}"),
-    }
 }
 
 /// A procedure's name without the path to it. A closure keeps the procedure around it.
@@ -516,7 +424,7 @@ pub fn name_in(place: &Place) -> String {
 
 /// Name and location in at most `room` columns, if the location leaves any to the name.
 fn shown(place: &Place, room: usize) -> String {
-    let location = location(place);
+    let location = names::at(&place.file, place.line);
     let name = name_in(place);
     if location.is_empty() {
         let known = if name.is_empty() { "?" } else { &name };
@@ -564,7 +472,6 @@ fn from_to(begin: &Place, end: &Place, room: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::critical_path::Known;
 
     fn place(name: &str, line: u32) -> Place {
         Place {
@@ -616,44 +523,12 @@ mod tests {
     }
 
     #[test]
-    fn what_merely_calls_others_is_no_part() {
-        let found = |works: &[(&str, u64)]| {
-            let procedure = |(name, work): &(&str, u64)| Procedure {
-                name: Known {
-                    place: Arc::new(Place { module: "/bin/app".to_owned(), ..place(name, 1) }),
-                    is_user: true,
-                },
-                work: *work,
-                on_path: 1,
-                zeroed_span: 0,
-            };
-            let path = CriticalPath {
-                work: 1000,
-                procedures: works.iter().map(procedure).collect(),
-                ..CriticalPath::default()
-            };
-            let names = parts(&path).into_iter().map(|p| p.name.place.name.clone());
-            names.collect::<Vec<String>>().join(" ")
-        };
-        let main = ("app::main", 1000);
-        for (works, expected) in [
-            (vec![main, ("w", 980), ("other", 20)], "w other"),
-            (vec![main, ("w", 1000)], "w"),
-            (vec![main], "app::main"),
-            (vec![main, ("run", 980), ("f", 600), ("g", 370)], "f g"),
-            (vec![main, ("f", 600)], "f"),
-        ] {
-            assert_eq!(found(&works), expected, "{works:?}");
-        }
-    }
-
-    #[test]
     fn times_have_a_unit_that_fits() {
-        assert_eq!(Scale::of(1_500_000_000).time(1.5e9), "1.500 s");
-        assert_eq!(Scale::of(99_000_000).time(99e6), "99.000 ms");
+        assert_eq!(Scale::of(1_500_000_000).time(1_500_000_000), "1.500 s");
+        assert_eq!(Scale::of(99_000_000).time(99_000_000), "99.000 ms");
         assert_eq!(Scale::of(99_000_000).about(9.9e6), "9.90 ms");
         assert_eq!(Scale::of(99_000_000).about(99e6), "99.0 ms");
-        assert_eq!(Scale::of(5).time(5.0), "0.005 us");
-        assert_eq!(Scale::of(1_500_000_000).number(1.2345e13), "12345");
+        assert_eq!(Scale::of(5).time(5), "0.005 us");
+        assert_eq!(Scale::of(1_500_000_000).real(1.2345e13), "12345");
     }
 }

@@ -8,8 +8,9 @@ use crate::render::csv::write_to;
 use crate::render::names;
 use crate::render::numbers::{exact_seconds, seconds};
 use crate::render::style::Style;
+use crate::render::table::Table;
 use crate::views::diff::{Amounts, CHANCE, Compared, Diff, METRICS, Node};
-use hpc_formats::json::{OrNull, Text, members, object};
+use hpc_formats::json::{OrNull, Text, array, list, map, members, object};
 use std::cmp::Reverse;
 use std::io::{self, Write};
 
@@ -55,19 +56,15 @@ impl Comparison<'_> {
                 variation * 100.0
             )?;
         }
-        let title =
-            format!("{:>10}{:>10}{:>12}{:>9}  {}", "a", "b", "difference", "±", METRICS[metric]);
-        writeln!(out, "{}", style.bold(&title))?;
-        let row = |of: &Compared, name: &str, out: &mut dyn Write| {
+        let columns = [("a", 10), ("b", 10), ("difference", 12), ("±", 9)];
+        let mut table = Table::begin(out, style, &columns, METRICS[metric])?;
+        let cells = |of: &Compared| {
             let [a, b] = of.values.map(|values| seconds(whole(values[metric])));
             let difference = seconds(whole(of.difference(metric)));
             let sign = if difference.starts_with('-') { "" } else { "+" };
-            let error = seconds(whole(of.error[metric]));
-            let line = format!("{a:>10}{b:>10}{:>12}{error:>9}  ", format!("{sign}{difference}"));
-            let room = style.line.saturating_sub(line.chars().count()).max(LEAST_NAME);
-            writeln!(out, "{line}{}", names::middle(name, room))
+            [a, b, format!("{sign}{difference}"), seconds(whole(of.error[metric]))]
         };
-        row(total, "all contexts", out)?;
+        table.named(cells(total), "all contexts", LEAST_NAME)?;
         let shown = self.shown(metric);
         for (at, depth) in shown.iter().take(most) {
             let node = &nodes[*at];
@@ -81,18 +78,19 @@ impl Comparison<'_> {
             let place =
                 place.map_or(String::new(), |at| format!("  {}", names::location(code, at)));
             let name = names::shown(code, node.label);
-            row(&node.compared, &format!("{}{name}{only}{place}", "  ".repeat(*depth)), out)?;
+            let name = format!("{}{name}{only}{place}", "  ".repeat(*depth));
+            table.named(cells(&node.compared), &name, LEAST_NAME)?;
         }
         let mut own: Vec<&Node> = procedures.iter().collect();
         own.retain(|node| node.compared.is_significant);
         own.sort_by_key(|node| Reverse(whole(node.compared.difference(metric)).abs()));
         if !shown.is_empty() {
             let title = "procedures, without what they call, whoever calls them:";
-            writeln!(out, "{}", style.bold(title))?;
+            table.title(title)?;
         }
         for node in own.into_iter().take(most) {
             let name = names::shown(&self.databases[node.names].code, node.label);
-            row(&node.compared, &name, out)?;
+            table.named(cells(&node.compared), &name, LEAST_NAME)?;
         }
         let line = match (shown.len(), shown.len().saturating_sub(most)) {
             (0, _) => "no difference of a context is more than chance".to_owned(),
@@ -101,7 +99,7 @@ impl Comparison<'_> {
             }
             (_, more) => format!("{more} more: --rows has them"),
         };
-        writeln!(out, "{}", style.faint(&line))
+        table.remark(&line)
     }
 
     /// The contexts whose difference is more than chance, below those around them, the largest first; each
@@ -149,11 +147,7 @@ impl Comparison<'_> {
     /// Prints JSON.
     pub fn json(&self, out: &mut impl Write) -> io::Result<()> {
         let Diff { runs, variation, total, .. } = self.diff;
-        let amounts = |of: Amounts| {
-            let all = METRICS.iter().zip(of);
-            let all = all.map(|(name, value)| format!("{}:{}", Text(name), exact(value)));
-            format!("{{{}}}", joined(",", all))
-        };
+        let amounts = |of: Amounts| map(METRICS.iter().zip(of.map(exact)));
         let compared = |of: &Compared| {
             let [a, b] = of.values.map(amounts);
             let mut difference = Amounts::default();
@@ -176,13 +170,10 @@ impl Comparison<'_> {
             let [a, b] = total.values.map(|values| exact(values[metric]));
             let difference = exact(total.difference(metric));
             let error = exact(total.error[metric]);
-            let of = [
-                (SIDES[0], &a as &dyn std::fmt::Display),
-                (SIDES[1], &b),
-                ("difference", &difference),
-                ("error", &error),
-            ];
-            format!("{}:{}", Text(name), object(&of))
+            (
+                name,
+                map([(SIDES[0], a), (SIDES[1], b), ("difference", difference), ("error", error)]),
+            )
         });
         let object_of = |node: &Node| {
             let code = &self.databases[node.names].code;
@@ -200,23 +191,19 @@ impl Comparison<'_> {
             format!("{{{own},{},\"in\":\"{}\"}}", compared(&node.compared), is_in(node))
         };
         let procedures = self.diff.procedures.iter().filter(|node| !is_equal(node));
-        let metrics = joined(",", METRICS.iter().map(|name| Text(name).to_string()));
-        writeln!(
-            out,
-            "{{{},\n\"totals\":{{{}}},\n\"nodes\":[{}],\n\"procedures\":[{}]}}",
-            members(&[
-                ("schema", &Text(SCHEMA)),
-                ("unit", &Text("seconds")),
-                ("metrics", &format!("[{metrics}]")),
-                (SIDES[0], &database(0)),
-                (SIDES[1], &database(1)),
-                ("variation", &OrNull(*variation)),
-                ("false_discovery_rate", &CHANCE),
-            ]),
-            joined(",", totals),
-            joined(",\n", self.different().map(object_of)),
-            joined(",\n", procedures.map(object_of))
-        )
+        let report = object(&[
+            ("schema", &Text(SCHEMA)),
+            ("unit", &Text("seconds")),
+            ("metrics", &array(METRICS.map(Text))),
+            (SIDES[0], &database(0)),
+            (SIDES[1], &database(1)),
+            ("variation", &OrNull(*variation)),
+            ("false_discovery_rate", &CHANCE),
+            ("totals", &map(totals)),
+            ("nodes", &list(self.different().map(object_of))),
+            ("procedures", &list(procedures.map(object_of))),
+        ]);
+        writeln!(out, "{report}")
     }
 
     /// Prints comma-separated values, a context a row.
@@ -274,8 +261,4 @@ fn is_in(node: &Node) -> &'static str {
         [false, true] => SIDES[1],
         _ => "both",
     }
-}
-
-fn joined(separator: &str, parts: impl Iterator<Item = String>) -> String {
-    parts.collect::<Vec<_>>().join(separator)
 }

@@ -16,9 +16,8 @@ use crate::render::names;
 use crate::render::numbers::exact_seconds;
 use crate::views::fold::FoldOptions;
 use crate::views::view::{View, ViewKind};
-use hpc_formats::json::{OrNull, Text, members, object};
+use hpc_formats::json::{OrNull, Text, array, map, members, object};
 use hpc_formats::profile::Aggregation;
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
@@ -94,10 +93,6 @@ fn string(text: &str) -> String {
     Text(text).to_string()
 }
 
-fn joined(parts: impl Iterator<Item = String>) -> String {
-    parts.collect::<Vec<_>>().join(",")
-}
-
 /// The values that a node has.
 struct Columns<'a> {
     catalogue: &'a Catalogue,
@@ -122,10 +117,10 @@ impl<'a> Columns<'a> {
         }
     }
 
-    /// All names, as the elements of an array.
+    /// All names.
     fn names(&self) -> String {
-        let derived = self.derived.iter().map(|(key, _)| key.clone());
-        joined(self.keys.iter().map(|(key, _)| key.clone()).chain(derived))
+        let derived = self.derived.iter().map(|(key, _)| key);
+        array(self.keys.iter().map(|(key, _)| key).chain(derived))
     }
 
     /// The values of all metrics, and of the expression.
@@ -180,7 +175,7 @@ impl<'a> Columns<'a> {
             }
         };
         let rows = metrics.chain(zeroed).chain(self.derived.as_ref().map(own));
-        format!(",\"metric_table\":[{}]", joined(rows))
+        format!(",\"metric_table\":{}", array(rows))
     }
 }
 
@@ -197,7 +192,7 @@ fn folded(view: &View, options: FoldOptions) -> String {
         ("start-up", options.start_up),
     ];
     let parts = parts.iter().filter(|(_, is_folded)| *is_folded);
-    joined(parts.map(|(name, _)| string(name)))
+    array(parts.map(|(name, _)| Text(name)))
 }
 
 fn head(view: &View, options: FoldOptions, columns: &Columns<'_>, text: &mut String) {
@@ -212,8 +207,8 @@ fn head(view: &View, options: FoldOptions, columns: &Columns<'_>, text: &mut Str
         ("threads", &run.threads),
         ("wall_seconds", &exact_seconds(run.wall_ns)),
         ("period_seconds", &exact_seconds(run.period_ns)),
-        ("folded", &format!("[{}]", folded(view, options))),
-        ("metrics", &format!("[{}]", columns.names())),
+        ("folded", &folded(view, options)),
+        ("metrics", &columns.names()),
     ]);
     let _ = write!(text, "{{{members}{},\"totals\":", columns.table());
     columns.amounts(&view.totals, text);
@@ -221,13 +216,7 @@ fn head(view: &View, options: FoldOptions, columns: &Columns<'_>, text: &mut Str
 }
 
 fn quality(run: &Statistics) -> String {
-    let counts = |counts: &BTreeMap<String, i64>| {
-        let counts = counts.iter().map(|(key, n)| format!("{}:{n}", Text(key)));
-        format!("{{{}}}", joined(counts))
-    };
-    let lost_seconds = run.lost_ns.iter();
-    let lost_seconds =
-        lost_seconds.map(|(cause, ns)| format!("{}:{}", Text(cause), exact_seconds(*ns)));
+    let lost_seconds = run.lost_ns.iter().map(|(cause, ns)| (cause, exact_seconds(*ns)));
     let missing = run.missing.iter().map(|(what, ns)| {
         let seconds = exact_seconds(*ns);
         object(&[("what", &Text(what)), ("seconds", &seconds)])
@@ -239,13 +228,13 @@ fn quality(run: &Statistics) -> String {
     object(&[
         ("samples", &run.samples),
         ("rooted", &run.rooted),
-        ("lost", &counts(&run.lost)),
+        ("lost", &map(&run.lost)),
         ("rooted_seconds", &exact_seconds(run.rooted_ns)),
-        ("lost_seconds", &format!("{{{}}}", joined(lost_seconds))),
-        ("missing", &format!("[{}]", joined(missing))),
-        ("unprofiled", &format!("[{}]", joined(unprofiled))),
+        ("lost_seconds", &map(lost_seconds)),
+        ("missing", &array(missing)),
+        ("unprofiled", &array(unprofiled)),
         ("spawnerless", &sum(run.unknown_caller_samples.values().copied())),
-        ("spawnerless_by", &counts(&run.unknown_caller_samples)),
+        ("spawnerless_by", &map(&run.unknown_caller_samples)),
         ("cpu_seconds", &exact_seconds(run.cpu_ns)),
         ("spinning_seconds", &exact_seconds(run.spinning_ns)),
         ("estimated_wait_seconds", &exact_seconds(run.estimated_wait_ns)),
@@ -296,10 +285,9 @@ fn node(view: &View, columns: &Columns<'_>, id: u32, form: Form, text: &mut Stri
 fn statistics(spread: &Spread, columns: &Columns<'_>, values: &[i64]) -> String {
     let errors = columns.catalogue.errors();
     let error = |metric: usize| errors.of(metric, values).map(|sampled| sampled.error / 1e9);
-    let named = columns.keys.iter().filter(|(_, metric)| *metric < FIXED.len());
-    let named = named.map(|(key, metric)| format!("{key}:{}", OrNull(error(*metric))));
+    let named = (0..).zip(FIXED).map(|(metric, name)| (name, OrNull(error(metric))));
     let effort = errors.of_effort(values).error / 1e9;
-    let all = joined(named.chain([format!("{}:{effort}", string(EFFORT))]));
+    let all = map(named.chain([(EFFORT, OrNull(Some(effort)))]));
     let work = object(&[
         ("threads", &spread.threads),
         ("sum", &exact_seconds(spread.sum)),
@@ -309,7 +297,7 @@ fn statistics(spread: &Spread, columns: &Columns<'_>, values: &[i64]) -> String 
         ("imbalance", &OrNull(spread.imbalance())),
         ("standard_error", &OrNull(error(WORK))),
     ]);
-    object(&[("work", &work), ("standard_errors", &format!("{{{all}}}"))])
+    object(&[("work", &work), ("standard_errors", &all)])
 }
 
 fn parallel_loop(row: &ParallelLoop, code: &Code) -> String {

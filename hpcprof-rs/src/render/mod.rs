@@ -10,5 +10,6 @@ pub mod loops;
 pub mod names;
 pub mod numbers;
 pub mod style;
+pub mod table;
 pub mod text;
 pub mod threads;

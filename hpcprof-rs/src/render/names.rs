@@ -8,8 +8,13 @@ pub use crate::model::symbols::base_name;
 
 /// `file.rs:12`; the line is left out when unknown.
 pub fn location(code: &Code, at: SourceLocation) -> String {
-    let file = one_line(base_name(code.file(at.file)));
-    match at.line {
+    self::at(code.file(at.file), at.line)
+}
+
+/// The same of a path.
+pub fn at(file: &str, line: u32) -> String {
+    let file = one_line(base_name(file));
+    match line {
         0 => file,
         line => format!("{file}:{line}"),
     }

@@ -9,6 +9,7 @@ use crate::model::tree::{Label, TreeNode};
 use crate::render::chance;
 use crate::render::numbers::{derived, percent, seconds};
 use crate::render::style::Style;
+use crate::render::table::Table;
 use crate::render::{loops, names};
 use crate::views::view::{View, ViewKind};
 use std::io::{self, Write};
@@ -61,6 +62,7 @@ pub fn print(
         columns: columns(view, catalogue, metric, style),
     };
     printer.head(headline, out)?;
+    let mut table = printer.begin(out)?;
     let hot = printer.hot_path();
     // (node, whether it is the last of its siblings, the guides before it)
     let roots = view.roots.iter().rev();
@@ -76,7 +78,7 @@ pub fn print(
             (Some(_), true) => ("└ ", "  "),
             (Some(_), false) => ("├ ", "│ "),
         };
-        printer.row(id, &format!("{guides}{branch}"), hot.contains(&id), out)?;
+        printer.row(id, &format!("{guides}{branch}"), hot.contains(&id), &mut table)?;
         let children = &view.children[id as usize];
         for (position, child) in children.iter().enumerate().rev() {
             let is_last = position + 1 == children.len();
@@ -84,7 +86,7 @@ pub fn print(
         }
     }
     match printer.chance() {
-        Some(line) => writeln!(out, "{}", style.faint(&line)),
+        Some(line) => table.remark(&line),
         None => Ok(()),
     }
 }
@@ -159,18 +161,21 @@ impl Printer<'_> {
         if let Some(headline) = headline {
             writeln!(out, "{headline}")?;
         }
-        let mut line = String::new();
-        for column in &self.columns {
-            let width = self.width(*column);
-            line.push_str(&format!("{:>width$}", self.title(*column)));
-        }
+        Ok(())
+    }
+
+    fn begin<'o>(&self, out: &'o mut dyn Write) -> io::Result<Table<'o>> {
+        let titled = self.columns.iter().map(|column| {
+            let title = self.title(*column);
+            let width = CELL.max(title.chars().count() + 1);
+            (title, width)
+        });
         let what = match self.view.kind {
             ViewKind::BottomUp => "procedure, then its callers",
             ViewKind::Flat => "module, file, procedure, loop",
             ViewKind::TopDown => "calling context",
         };
-        line.push_str(&format!("  {what}"));
-        writeln!(out, "{}", self.style.bold(&line))
+        Table::begin(out, self.style, &titled.collect::<Vec<_>>(), what)
     }
 
     fn title(&self, column: Column) -> String {
@@ -191,52 +196,37 @@ impl Printer<'_> {
         }
     }
 
-    fn width(&self, column: Column) -> usize {
-        CELL.max(self.title(column).chars().count() + 1)
-    }
-
-    fn row(&self, id: u32, guides: &str, hot: bool, out: &mut impl Write) -> io::Result<()> {
+    fn row(&self, id: u32, guides: &str, hot: bool, table: &mut Table<'_>) -> io::Result<()> {
         let (inclusive, exclusive) = (self.view.inclusive.of(id), self.view.exclusive.of(id));
-        let mut line = String::new();
         let repeats = self.repeats(id);
         let spread = self.view.spreads[id as usize].as_ref();
-        for column in &self.columns {
-            let cell = match column {
-                _ if repeats => String::new(),
-                Column::Effort => percent(effort(inclusive), effort(&self.view.totals)),
-                Column::Share => {
-                    percent(self.metric.of(inclusive), self.metric.of(&self.view.totals))
-                }
-                Column::Derived => self.metric.value(inclusive).map_or("-".to_owned(), derived),
-                Column::Zeroed => {
-                    let label = self.view.node(id).label;
-                    or_dash(self.catalogue.zeroed_span(label).map(seconds))
-                }
-                Column::Inclusive(m) => amount(inclusive[*m]),
-                Column::Exclusive(m) => amount(exclusive[*m]),
-                Column::Threads => or_dash(spread.map(|s| s.threads)),
-                Column::Imbalance => or_dash(spread.and_then(|s| s.imbalance()).map(derived)),
-                Column::Error => or_dash(spread.and_then(|_| {
-                    let work = self.catalogue.errors().of(WORK, inclusive)?;
-                    Some(seconds(work.error.round() as i64))
-                })),
+        let cells = self.columns.iter().map(|column| match column {
+            _ if repeats => String::new(),
+            Column::Effort => percent(effort(inclusive), effort(&self.view.totals)),
+            Column::Share => percent(self.metric.of(inclusive), self.metric.of(&self.view.totals)),
+            Column::Derived => self.metric.value(inclusive).map_or("-".to_owned(), derived),
+            Column::Zeroed => {
+                let label = self.view.node(id).label;
+                or_dash(self.catalogue.zeroed_span(label).map(seconds))
+            }
+            Column::Inclusive(m) => amount(inclusive[*m]),
+            Column::Exclusive(m) => amount(exclusive[*m]),
+            Column::Threads => or_dash(spread.map(|s| s.threads)),
+            Column::Imbalance => or_dash(spread.and_then(|s| s.imbalance()).map(derived)),
+            Column::Error => or_dash(spread.and_then(|_| {
+                let work = self.catalogue.errors().of(WORK, inclusive)?;
+                Some(seconds(work.error.round() as i64))
+            })),
+        });
+        table.marked(cells, if hot { "▶ " } else { "  " }, |room| {
+            let text = self.describe(id, room.saturating_sub(guides.chars().count()).max(24));
+            let text = match (hot, self.view.node(id).label) {
+                (true, _) => self.style.paint("1;31", &text),
+                (_, Label::Pruned(_) | Label::Partial(_)) => self.style.faint(&text),
+                _ => text,
             };
-            let width = self.width(*column);
-            line.push_str(&format!("{cell:>width$}"));
-        }
-        let mark = if hot { "▶ " } else { "  " };
-        let room = self
-            .style
-            .line
-            .saturating_sub(line.chars().count() + 2 + guides.chars().count())
-            .max(24);
-        let text = self.describe(id, room);
-        let text = match (hot, self.view.node(id).label) {
-            (true, _) => self.style.paint("1;31", &text),
-            (_, Label::Pruned(_) | Label::Partial(_)) => self.style.faint(&text),
-            _ => text,
-        };
-        writeln!(out, "{line}{mark}{}{text}", self.style.faint(guides))
+            format!("{}{text}", self.style.faint(guides))
+        })
     }
 
     /// Whether a node has little of the metric that the view was pruned by, and little effort.

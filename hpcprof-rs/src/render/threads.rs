@@ -11,8 +11,9 @@ use crate::render::csv::write_to;
 use crate::render::names;
 use crate::render::numbers::{derived, exact_seconds, seconds};
 use crate::render::style::Style;
-use crate::views::threads::{Amount, Column, Spread, Summary, Table, total_of};
-use hpc_formats::json::{OrNull, Text, members, object};
+use crate::render::table::Table;
+use crate::views::threads::{self, Amount, Column, Spread, Summary, total_of};
+use hpc_formats::json::{OrNull, Text, array, list, map, members, object};
 use std::io::{self, Write};
 
 /// Version of the JSON.
@@ -26,7 +27,7 @@ const LEAST_NAME: usize = 24;
 #[derive(Clone, Copy, Debug)]
 pub struct Threads<'a> {
     /// The table.
-    pub table: &'a Table<'a>,
+    pub table: &'a threads::Table<'a>,
     /// The database.
     pub catalogue: &'a Catalogue,
     /// What the threads are sorted by.
@@ -63,20 +64,11 @@ impl Threads<'_> {
 
     /// Prints text: at most `most` threads and as many processes.
     pub fn text(&self, most: usize, style: Style, out: &mut impl Write) -> io::Result<()> {
+        const LEAST: usize = LEAST_NAME / 2;
         let columns = self.shown(style.width);
-        let widths: Vec<usize> = columns.iter().map(|c| self.width(*c)).collect();
-        let room = style.line.saturating_sub(widths.iter().sum::<usize>() + 2);
-        let room = room.max(LEAST_NAME / 2);
-        let line = |cells: &[String], name: &str, out: &mut dyn Write| {
-            let cells = cells.iter().zip(&widths);
-            let cells: String = cells.map(|(cell, width)| format!("{cell:>width$}")).collect();
-            writeln!(out, "{cells}  {}", names::middle(name, room))
-        };
         self.head(style, out)?;
-        let titles: Vec<String> = columns.iter().map(|c| self.title(*c)).collect();
-        let titles = titles.iter().zip(&widths);
-        let titles: String = titles.map(|(t, width)| format!("{t:>width$}")).collect();
-        writeln!(out, "{}", style.bold(&format!("{titles}  thread")))?;
+        let titled = columns.iter().map(|c| (self.title(*c), self.width(*c)));
+        let mut table = Table::begin(out, style, &titled.collect::<Vec<_>>(), "thread")?;
         let cells = |thread: &Thread| -> Vec<String> {
             let cells = columns.iter().map(|c| cell(*c, c.of(thread), false));
             cells.collect()
@@ -84,32 +76,34 @@ impl Threads<'_> {
         let threads = &self.table.threads;
         let (listed_threads, more) = threads.split_at(threads.len().min(most));
         for thread in listed_threads {
-            line(&cells(thread), &self.thread_name(thread, room), out)?;
+            table.row(cells(thread), |room| {
+                let room = room.max(LEAST);
+                names::middle(&self.thread_name(thread, room), room)
+            })?;
         }
         if !more.is_empty() {
             let rest = total_of(&more.iter().collect::<Vec<_>>());
-            line(&cells(&rest), &format!("{} more threads", more.len()), out)?;
+            table.named(cells(&rest), &format!("{} more threads", more.len()), LEAST)?;
         }
         let processes = &self.table.processes;
         let (listed, more) = processes.split_at(processes.len().min(most));
         for process in listed {
-            line(&self.sums(process, &columns), &self.process_name(process), out)?;
+            let sums = columns.iter().map(|c| cell(*c, self.spread(process, *c).sum, false));
+            table.named(sums, &self.process_name(process), LEAST)?;
         }
         if !more.is_empty() {
-            line(&[], &format!("{} more processes", more.len()), out)?;
+            table.named([""; 0], &format!("{} more processes", more.len()), LEAST)?;
         }
         let all = &self.table.all;
         for (name, statistic) in STATISTICS {
-            let cells: Vec<String> = columns
-                .iter()
-                .map(|c| cell(*c, statistic(self.spread(all, *c)), name == IMBALANCE))
-                .collect();
+            let value = |c: &Column<'_>| statistic(self.spread(all, *c));
+            let cells = columns.iter().map(|c| cell(*c, value(c), name == IMBALANCE));
             let name = match name {
                 "sum" => format!("sum of {}", counted(all.threads)),
                 IMBALANCE => "max/mean".to_owned(),
                 other => other.to_owned(),
             };
-            line(&cells, &name, out)?;
+            table.named(cells, &name, LEAST)?;
         }
         // How much of a whole thread was sampled is given by its CPU time.
         let is_part = self.context.is_some() && self.metric.adds_up();
@@ -119,7 +113,7 @@ impl Threads<'_> {
             Some(Sampled { amount, error, shared: 0.0 })
         });
         match chance::line([rows.collect()].into_iter()) {
-            Some(line) => writeln!(out, "{}", style.faint(&line)),
+            Some(line) => table.remark(&line),
             None => Ok(()),
         }
     }
@@ -142,12 +136,6 @@ impl Threads<'_> {
     fn spread<'s>(&self, summary: &'s Summary, column: Column<'_>) -> &'s Spread {
         let position = self.table.columns.iter().position(|c| *c == column);
         &summary.spreads[position.unwrap_or(0)]
-    }
-
-    fn sums(&self, summary: &Summary, columns: &[Column<'_>]) -> Vec<String> {
-        let cells = columns.iter();
-        let cells = cells.map(|c| cell(*c, self.spread(summary, *c).sum, false));
-        cells.collect()
     }
 
     fn process_name(&self, summary: &Summary) -> String {
@@ -213,7 +201,7 @@ impl Threads<'_> {
 
     /// Prints JSON.
     pub fn json(&self, out: &mut impl Write) -> io::Result<()> {
-        let Table { columns, threads, processes, all } = self.table;
+        let threads::Table { columns, threads, processes, all } = self.table;
         let program = &self.catalogue.statistics.program;
         let described = columns.iter().map(|c| {
             let unit = match c {
@@ -224,52 +212,39 @@ impl Threads<'_> {
             object(&[("name", &Text(&self.name(*c))), ("unit", &Text(&unit))])
         });
         let threads = threads.iter().map(|thread| {
-            let values = columns.iter().map(|c| {
-                let value = OrNull(value(*c, c.of(thread), false));
-                format!("{}:{value}", Text(&self.name(*c)))
-            });
-            format!(
-                "{{{},{},\"values\":{{{}}}}}",
-                process_fields(thread),
-                members(&[
-                    ("ordinal", &thread.ordinal),
-                    ("tid", &thread.tid),
-                    ("name", &Text(&thread.name))
-                ]),
-                joined(",", values)
-            )
+            let value = |c: &Column<'_>| OrNull(value(*c, c.of(thread), false));
+            let own = members(&[
+                ("ordinal", &thread.ordinal),
+                ("tid", &thread.tid),
+                ("name", &Text(&thread.name)),
+                ("values", &map(columns.iter().map(|c| (self.name(*c), value(c))))),
+            ]);
+            format!("{{{},{own}}}", process_fields(thread))
         });
-        writeln!(
-            out,
-            "{{{},\"columns\":[{}],\n\"threads\":[{}],\n\"processes\":[{}],\n\"all\":{}}}",
-            members(&[
-                ("schema", &Text(SCHEMA)),
-                ("program", &Text(program)),
-                ("context", &OrNull(self.context.map(Text)))
-            ]),
-            joined(",", described),
-            joined(",\n", threads),
-            joined(",\n", processes.iter().map(|p| self.summary(p))),
-            self.summary(all)
-        )
+        let report = object(&[
+            ("schema", &Text(SCHEMA)),
+            ("program", &Text(program)),
+            ("context", &OrNull(self.context.map(Text))),
+            ("columns", &array(described)),
+            ("threads", &list(threads)),
+            ("processes", &list(processes.iter().map(|p| self.summary(p)))),
+            ("all", &self.summary(all)),
+        ]);
+        writeln!(out, "{report}")
     }
 
     fn summary(&self, summary: &Summary) -> String {
         let columns = self.table.columns.iter().zip(&summary.spreads);
         let columns = columns.map(|(column, spread)| {
             let statistics = STATISTICS.map(|(name, statistic)| {
-                let value = OrNull(value(*column, statistic(spread), name == IMBALANCE));
-                format!("\"{name}\":{value}")
+                (name, OrNull(value(*column, statistic(spread), name == IMBALANCE)))
             });
-            format!("{}:{{{}}}", Text(&self.name(*column)), statistics.join(","))
+            (self.name(*column), map(statistics))
         });
         let process = summary.process.as_ref();
         let process = process.map_or(String::new(), |p| format!("{},", process_fields(p)));
-        format!(
-            "{{{process}\"threads\":{},\"statistics\":{{{}}}}}",
-            summary.threads,
-            joined(",", columns)
-        )
+        let own = members(&[("threads", &summary.threads), ("statistics", &map(columns))]);
+        format!("{{{process}{own}}}")
     }
 
     /// Prints comma-separated values. The first column says what a row is: a thread, or a statistic.
@@ -325,10 +300,6 @@ fn process_fields(thread: &Thread) -> String {
         ("pid", &thread.pid),
         ("program", &Text(&thread.program)),
     ])
-}
-
-fn joined(separator: &str, parts: impl Iterator<Item = String>) -> String {
-    parts.collect::<Vec<_>>().join(separator)
 }
 
 fn counted(threads: usize) -> String {

@@ -2,16 +2,17 @@
 
 use crate::error::{Error, Result};
 use crate::model::code::{Code, ParallelLoop};
+use crate::model::critical_path;
 use crate::model::errors::Errors;
 use crate::model::experiment::Experiment;
 use crate::model::keys;
 use crate::model::metrics::per_unit;
+use crate::model::statistics::Statistics;
 use crate::model::tree::{self, Call, Label, SourceLocation, Tree, TreeNode, Values};
 use crate::model::warnings::Warnings;
 use crate::passes::merge::values::Spreads;
 use crate::schema;
 use crate::sinks::columns::{DataFile, REMEDY};
-use crate::sinks::critical_path;
 use crate::sinks::rows::{Rows, insert};
 use crate::sinks::scopes::Scopes;
 use crate::sinks::staged_directory::StagedDirectory;
@@ -140,7 +141,16 @@ fn begin_file(
     insert(&connection, "unprofiled", &experiment.unprofiled, |rows, id, row| {
         rows.add(params![id, row.program, row.reason, row.times])
     })?;
-    critical_path::write(&connection, &experiment.critical_paths)?;
+    insert(
+        &connection,
+        "critical_path",
+        &experiment.critical_paths,
+        |rows, _, (process, path)| {
+            rows.add(params![*process as i64 + 1, signed(path.span), critical_path::encode(path)])
+        },
+    )?;
+    let statistics = serde_json::json!(Statistics::of(experiment)).to_string();
+    insert(&connection, "statistics", [statistics], |rows, _, json| rows.add(params![json]))?;
     insert(&connection, "note", warnings.lines(), |rows, id, line| rows.add(params![id, line]))?;
     connection.execute_batch(&schema::create_views())?;
     Ok(connection)
@@ -205,7 +215,7 @@ fn write_processes(connection: &Connection, experiment: &Experiment) -> rusqlite
             start.source,
             signed(start.period_ns),
             start.cores,
-            p.end.as_ref().map_or(f64::from(start.cores), |end| end.mean_cores),
+            p.mean_cores(),
             p.end.as_ref().map_or(0, |end| end.workers),
             p.threads,
             signed(start.realtime_ns),

@@ -1,6 +1,9 @@
-//! Arranges a critical path to be read: what repeats is a loop, and what is short is summed up.
+//! Arranges a critical path to be read: what repeats is a loop, and what is short is summed up; which
+//! procedures are parts of the program.
 
-use hpc_formats::critical_path::Segment;
+use crate::model::critical_path::{CriticalPath, Procedure};
+use hpc_formats::critical_path::{Segment, ratio};
+use hpcstruct_rs::known;
 use std::cmp::Reverse;
 
 /// Most segments of a loop's body.
@@ -9,6 +12,19 @@ const LONGEST_BODY: usize = 16;
 const FEWEST_ROUNDS: usize = 3;
 /// Most parts of a loop that are shown.
 const PARTS_OF_LOOP: usize = 6;
+/// A procedure with more of the work may be the program itself.
+const MOST_WORK: f64 = 0.95;
+
+/// What a critical path means, in sentences.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Remarks {
+    /// Reasons to doubt the figures; they come first.
+    pub doubts: Vec<String>,
+    /// What limits the program, and what to shorten.
+    pub advice: Vec<String>,
+    /// What the figures rest on.
+    pub basis: String,
+}
 
 /// A part of a path as it is shown.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -131,10 +147,49 @@ fn shorten<P>(parts: Vec<Part<P>>, most: usize) -> Vec<Part<P>> {
     shown
 }
 
+/// The procedures that are parts of the program which can be shortened: neither what starts it, nor what has
+/// nearly all of its work and calls the others for it. Where there are the user's own, others count for those
+/// that call them.
+pub fn parts(path: &CriticalPath) -> Vec<&Procedure> {
+    let is_part = |p: &&Procedure| {
+        let name = &p.name.place.name;
+        (path.gain(p) > 0 || p.on_path > 0)
+            && !known::is_start_up(name)
+            && !known::is(known::Kind::Shim, name)
+    };
+    let mut parts: Vec<&Procedure> = path.procedures.iter().filter(is_part).collect();
+    if parts.iter().any(|p| p.name.is_user) {
+        parts.retain(|p| p.name.is_user);
+    }
+    // A mark's time is its own.
+    let is_whole = |p: &Procedure| is_function(p) && ratio(p.work, path.work) >= MOST_WORK;
+    let (whole, others): (Vec<&Procedure>, Vec<&Procedure>) =
+        parts.iter().partition(|p| is_whole(p));
+    let others = others.iter().map(|p| p.work).fold(0, u64::saturating_add);
+    // The innermost one has time of its own if the others have not half as much. `main` is outside.
+    let own = whole.iter().map(|p| p.work).min();
+    let own = own.filter(|work| others < work / 2);
+    let inner = whole.iter().filter(|p| Some(p.work) == own);
+    let is_one = inner.count() == 1;
+    let is_main = |p: &Procedure| {
+        let name = &p.name.place.name;
+        name == "main" || name.ends_with("::main")
+    };
+    parts.retain(|p| !is_whole(p) || Some(p.work) == own && (is_one || !is_main(p)));
+    parts
+}
+
+/// Whether it is known by samples: others are marks.
+pub fn is_function(procedure: &Procedure) -> bool {
+    !procedure.name.place.module.is_empty()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hpc_formats::critical_path::Edge;
+    use crate::model::critical_path::Known;
+    use hpc_formats::critical_path::{Edge, Place};
+    use std::sync::Arc;
 
     fn segment(end: u32, time: u64) -> Segment<u32> {
         Segment { edge: Edge::Join, rank: None, thread: Some(1), time, count: 1, begin: 0, end }
@@ -185,5 +240,41 @@ mod tests {
         assert_eq!(parts[1], Part::Rest(2, 2));
         assert!(matches!(parts[3], Part::Segment(_)), "one alone is itself");
         assert_eq!(arrange::<u32>(&[], 2), []);
+    }
+
+    #[test]
+    fn what_merely_calls_others_is_no_part() {
+        let found = |works: &[(&str, u64)]| {
+            let procedure = |(name, work): &(&str, u64)| Procedure {
+                name: Known {
+                    place: Arc::new(Place {
+                        name: (*name).to_owned(),
+                        module: "/bin/app".to_owned(),
+                        ..Place::default()
+                    }),
+                    is_user: true,
+                },
+                work: *work,
+                on_path: 1,
+                zeroed_span: 0,
+            };
+            let path = CriticalPath {
+                work: 1000,
+                procedures: works.iter().map(procedure).collect(),
+                ..CriticalPath::default()
+            };
+            let names = parts(&path).into_iter().map(|p| p.name.place.name.clone());
+            names.collect::<Vec<String>>().join(" ")
+        };
+        let main = ("app::main", 1000);
+        for (works, expected) in [
+            (vec![main, ("w", 980), ("other", 20)], "w other"),
+            (vec![main, ("w", 1000)], "w"),
+            (vec![main], "app::main"),
+            (vec![main, ("run", 980), ("f", 600), ("g", 370)], "f g"),
+            (vec![main, ("f", 600)], "f"),
+        ] {
+            assert_eq!(found(&works), expected, "{works:?}");
+        }
     }
 }

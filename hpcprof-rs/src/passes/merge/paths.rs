@@ -12,7 +12,7 @@ use crate::model::symbols::{
     Frame, FrameIndex, FrameScope, Kind, Line, Procedure, ProcedureIndex, Symbols, Text,
 };
 use crate::model::workers::{Runtime, ThreadRoot};
-use crate::passes::merge::steps::{Labels, NoteKind, StateId, Step, Steps};
+use crate::passes::merge::steps::{NoteKind, StateId, Step, Steps};
 use crate::passes::parallel_loops::recognise::{LoopFinder, LoopState};
 use crate::sources::measurements::ProcessInput;
 use hpc_formats::address::CodeAddress;
@@ -56,7 +56,7 @@ impl PartialCause {
 }
 
 /// The innermost frame of a path in one projection.
-#[derive(Clone, Copy, PartialEq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Innermost {
     /// Its innermost context; `None` above the first frame.
     pub context: Option<ContextIndex>,
@@ -133,7 +133,7 @@ impl RuntimePart<'_> {
 }
 
 /// What is known at one record.
-#[derive(Clone, Copy, PartialEq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct PathState {
     /// In the logical projection.
     pub logical: Innermost,
@@ -213,8 +213,9 @@ type Note = (Association, CodeAddress, CodeAddress);
 
 /// What the outermost record of a piece is.
 enum Outer {
-    Entry,
-    Partial(PartialCause),
+    /// The program's entry, or a partial root.
+    Step(Step),
+    /// A context of another thread.
     Anchor(u32, u32),
 }
 
@@ -260,21 +261,15 @@ impl<'a> PathResolver<'a> {
                 Some(None) => self.chain.push(record),
             }
             // A parent has a smaller index, so this ends.
-            match self.profile.record(record) {
-                Some(Record::Note { parent, .. }) => record = parent as usize,
-                Some(Record::Anchor { thread, node }) => break self.follow((thread, node), out),
-                Some(Record::Entry) => break self.take(Step::Entry, out),
-                Some(Record::Partial(cause)) => {
-                    break self.take(Step::Partial(PartialCause::Recorded(cause)), out);
-                }
-                Some(Record::Root | Record::Metric { .. }) | None => {
-                    break self.take(Step::Partial(PartialCause::DamagedRecord), out);
-                }
+            match around(self.profile, record) {
+                Ok((_, parent)) => record = parent,
+                Err(Outer::Anchor(thread, node)) => break self.follow((thread, node), out),
+                Err(Outer::Step(step)) => break self.take(step, out),
             }
         };
         while let Some(record) = self.chain.pop() {
-            if let Some(Record::Note { association, ip, lip, .. }) = self.profile.record(record) {
-                state = self.enter(state, (association, ip, lip), out);
+            if let Ok((note, _)) = around(self.profile, record) {
+                state = self.enter(state, note, out);
             }
             self.states[record] = Some(state);
         }
@@ -305,7 +300,7 @@ impl<'a> PathResolver<'a> {
     }
 
     /// What counts for the values of a state.
-    pub fn labels(&self, state: StateId) -> Labels {
+    pub fn labels(&self, state: StateId) -> &PathState {
         self.steps.labels(state)
     }
 
@@ -360,8 +355,7 @@ impl<'a> PathResolver<'a> {
             self.anchored.insert(next, None);
             pieces.push(piece);
             match outer {
-                Outer::Entry => break self.take(Step::Entry, out),
-                Outer::Partial(cause) => break self.take(Step::Partial(cause), out),
+                Outer::Step(step) => break self.take(step, out),
                 Outer::Anchor(thread, node) => next = (thread, node),
             }
         };
@@ -394,23 +388,31 @@ impl<'a> PathResolver<'a> {
         }
         let mut notes = Vec::new();
         let outer = loop {
-            match profile.record(at) {
-                Some(Record::Note { parent, association, ip, lip, .. }) => {
-                    notes.push((association, ip, lip));
-                    at = parent as usize;
+            match around(&profile, at) {
+                Ok((note, parent)) => {
+                    notes.push(note);
+                    at = parent;
                 }
-                Some(Record::Anchor { thread, node }) => break Outer::Anchor(thread, node),
-                Some(Record::Entry) => break Outer::Entry,
-                Some(Record::Partial(cause)) => {
-                    break Outer::Partial(PartialCause::Recorded(cause));
-                }
-                Some(Record::Root | Record::Metric { .. }) | None => {
-                    break Outer::Partial(PartialCause::DamagedRecord);
-                }
+                Err(outer) => break outer,
             }
         };
         Some((Piece { key, notes }, outer))
     }
+}
+
+/// The note of a record, with the record around it; of an outermost one what it is.
+fn around(profile: &Profile<'_>, record: usize) -> Result<(Note, usize), Outer> {
+    Err(Outer::Step(match profile.record(record) {
+        Some(Record::Note { parent, association, ip, lip, .. }) => {
+            return Ok(((association, ip, lip), parent as usize));
+        }
+        Some(Record::Anchor { thread, node }) => return Err(Outer::Anchor(thread, node)),
+        Some(Record::Entry) => Step::Entry,
+        Some(Record::Partial(cause)) => Step::Partial(PartialCause::Recorded(cause)),
+        Some(Record::Root | Record::Metric { .. }) | None => {
+            Step::Partial(PartialCause::DamagedRecord)
+        }
+    }))
 }
 
 /// What created a thread or a detached task does not call it.

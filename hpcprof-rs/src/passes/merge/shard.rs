@@ -5,9 +5,9 @@ use crate::model::contexts::ContextTree;
 use crate::model::experiment::{Loss, ThreadSummary};
 use crate::model::metrics::{CATEGORY_PREFIX, ON_PATH};
 use crate::model::symbols::Symbols;
-use crate::passes::merge::paths::{Anchored, PathResolver, ProcessFrames, Projections};
+use crate::passes::merge::paths::{Anchored, PathResolver, PathState, ProcessFrames, Projections};
 use crate::passes::merge::spool::{Entry, Range, Spool};
-use crate::passes::merge::steps::{Labels, Steps};
+use crate::passes::merge::steps::Steps;
 use crate::passes::parallel_loops::recognise::LoopFinder;
 use crate::passes::summarise;
 use crate::sources::measurements::{Measurements, ThreadInput};
@@ -296,7 +296,7 @@ fn read_amounts(
 }
 
 /// Adds the values of one record to the totals of its thread.
-fn count(merged: &mut MergedThread, labels: Labels, amounts: &[u64], inputs: Inputs<'_>) {
+fn count(merged: &mut MergedThread, labels: &PathState, amounts: &[u64], inputs: Inputs<'_>) {
     let (samples, work, idleness) = (amounts[0], amounts[1], amounts[2]);
     let summary = &mut merged.summary;
     summary.samples = summary.samples.saturating_add(samples);

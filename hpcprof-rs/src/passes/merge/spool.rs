@@ -3,6 +3,8 @@
 //! A value is known with its context in the tree of one worker. Final numbers exist only when all workers are
 //! done, so values wait in a temporary file: memory does not grow with the number of threads.
 
+use crate::error::{Error, Result};
+use integer_encoding::VarInt;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
@@ -62,9 +64,9 @@ impl Spool {
     /// Adds an entry to `range`, which was begun last.
     pub fn push(&mut self, range: &mut Range, entry: &Entry) -> io::Result<()> {
         let before = self.buffer.len();
-        put(difference(self.last.0, entry.logical), &mut self.buffer);
-        put(difference(self.last.1, entry.physical), &mut self.buffer);
-        put(u64::from(entry.tag), &mut self.buffer);
+        put(i64::from(entry.logical) - i64::from(self.last.0), &mut self.buffer);
+        put(i64::from(entry.physical) - i64::from(self.last.1), &mut self.buffer);
+        put(entry.tag, &mut self.buffer);
         for amount in &entry.amounts {
             put(*amount, &mut self.buffer);
         }
@@ -92,15 +94,16 @@ impl Spool {
         amounts: usize,
         buffer: &mut Vec<u8>,
         mut each: impl FnMut(&Entry),
-    ) -> io::Result<()> {
+    ) -> Result<()> {
         buffer.resize(range.bytes, 0);
-        self.file.read_exact_at(buffer, range.offset)?;
+        let failed = Error::io("read values from", Path::new("the temporary file"));
+        self.file.read_exact_at(buffer, range.offset).map_err(failed)?;
         let mut rest = buffer.as_slice();
         let mut entry = Entry { amounts: vec![0; amounts], ..Entry::default() };
         for _ in 0..range.entries {
-            entry.logical = moved(entry.logical, take(&mut rest));
-            entry.physical = moved(entry.physical, take(&mut rest));
-            entry.tag = take(&mut rest) as u32;
+            entry.logical = entry.logical.wrapping_add(take::<i64>(&mut rest) as u32);
+            entry.physical = entry.physical.wrapping_add(take::<i64>(&mut rest) as u32);
+            entry.tag = take(&mut rest);
             for amount in &mut entry.amounts {
                 *amount = take(&mut rest);
             }
@@ -110,40 +113,17 @@ impl Spool {
     }
 }
 
-/// The way from one index to another: twice the distance, plus one if it leads back.
-fn difference(from: u32, to: u32) -> u64 {
-    let way = i64::from(to) - i64::from(from);
-    way.unsigned_abs() << 1 | u64::from(way < 0)
-}
-
-fn moved(from: u32, way: u64) -> u32 {
-    let distance = (way >> 1) as u32;
-    match way & 1 {
-        0 => from.wrapping_add(distance),
-        _ => from.wrapping_sub(distance),
-    }
-}
-
-/// Writes an unsigned LEB128 number.
-fn put(mut value: u64, out: &mut Vec<u8>) {
-    while value >= 0x80 {
-        out.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    out.push(value as u8);
+/// Writes a number in a few bytes.
+fn put(value: impl VarInt, out: &mut Vec<u8>) {
+    let mut bytes = [0; 10];
+    let length = value.encode_var(&mut bytes);
+    out.extend_from_slice(&bytes[..length]);
 }
 
 /// Reads one; 0 at the end.
-fn take(bytes: &mut &[u8]) -> u64 {
-    let (mut value, mut shift) = (0, 0);
-    while let Some((byte, rest)) = bytes.split_first() {
-        *bytes = rest;
-        value |= u64::from(byte & 0x7f).checked_shl(shift).unwrap_or(0);
-        shift += 7;
-        if byte & 0x80 == 0 {
-            break;
-        }
-    }
+fn take<T: VarInt + Default>(bytes: &mut &[u8]) -> T {
+    let (value, length) = T::decode_var(bytes).unwrap_or_default();
+    *bytes = &bytes[length..];
     value
 }
 

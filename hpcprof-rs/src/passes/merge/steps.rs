@@ -5,10 +5,9 @@
 
 use crate::model::contexts::ContextIndex;
 use crate::model::hash::{DenseSet, NumberedSet};
-use crate::model::symbols::{FrameIndex, Line, ProcedureIndex, Text};
-use crate::model::workers::{Runtime, ThreadRoot};
-use crate::passes::merge::paths::{Innermost, PartialCause, PathState};
-use crate::passes::parallel_loops::recognise::LoopState;
+use crate::model::symbols::FrameIndex;
+use crate::model::workers::Runtime;
+use crate::passes::merge::paths::{PartialCause, PathState};
 use hpc_formats::profile::Association;
 
 /// The number of a state.
@@ -82,46 +81,16 @@ impl Step {
     }
 }
 
-/// The part of a state that many states share.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-struct Rest {
-    lines: [(Option<Line>, u32); 2],
-    tag: Option<Text>,
-    partial: Option<PartialCause>,
-    unknown_caller: Option<Runtime>,
-    thread: ThreadRoot,
-    parallel: LoopState,
-    directive: Option<ProcedureIndex>,
-}
-
-/// A state: contexts of both projections, or [`NONE`], and the index of its [`Rest`].
-#[derive(Clone, Copy)]
-struct Stored {
-    logical: u32,
-    physical: u32,
-    rest: u32,
-}
-
-/// What decides, beside the contexts, how the values of a state count. See [`PathState`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Labels {
-    /// Overhead category in force.
-    pub tag: Option<Text>,
-    /// Set when the path does not reach the program's entry.
-    pub partial: Option<PartialCause>,
-    /// Set within a task whose caller is unknown.
-    pub unknown_caller: Option<Runtime>,
-}
-
 /// All steps and states of a worker.
 #[derive(Default)]
 pub struct Steps {
     numbers: DenseSet<Key>,
-    /// By number.
-    states: Vec<Stored>,
+    /// By number: the contexts in both projections, or [`NONE`], and the index of the rest.
+    states: Vec<([u32; 2], u32)>,
     /// The contexts that samples of a state belong to, in both projections; [`NONE`] until there are any.
     leaves: Vec<[u32; 2]>,
-    rests: NumberedSet<Rest>,
+    /// What states are but for their contexts: many share it.
+    rests: NumberedSet<PathState>,
 }
 
 impl std::fmt::Debug for Steps {
@@ -138,21 +107,10 @@ impl Steps {
 
     /// Says where a step leads that was not taken before.
     pub fn add(&mut self, step: Step, state: &PathState) -> StateId {
-        let rest = Rest {
-            lines: [state.logical, state.physical].map(|i| (i.line, i.column)),
-            tag: state.tag,
-            partial: state.partial,
-            unknown_caller: state.unknown_caller,
-            thread: state.thread,
-            parallel: state.parallel,
-            directive: state.directive,
-        };
-        let context = |innermost: Innermost| innermost.context.map_or(NONE, |c| c.0);
-        self.states.push(Stored {
-            logical: context(state.logical),
-            physical: context(state.physical),
-            rest: self.rests.insert_full(rest).0 as u32,
-        });
+        let mut rest = *state;
+        let contexts = [&mut rest.logical, &mut rest.physical];
+        let contexts = contexts.map(|of| of.context.take().map_or(NONE, |c| c.0));
+        self.states.push((contexts, self.rests.insert_full(rest).0 as u32));
         StateId(self.numbers.insert(step.key()))
     }
 
@@ -170,30 +128,17 @@ impl Steps {
         self.leaves[id.0 as usize] = leaf.map(|context| context.0);
     }
 
-    /// What counts for the values of a state.
-    pub fn labels(&self, id: StateId) -> Labels {
-        let rest = &self.rests[self.states[id.0 as usize].rest as usize];
-        Labels { tag: rest.tag, partial: rest.partial, unknown_caller: rest.unknown_caller }
+    /// What, beside the contexts, decides how the values of a state count.
+    pub fn labels(&self, id: StateId) -> &PathState {
+        &self.rests[self.states[id.0 as usize].1 as usize]
     }
 
     /// The state with a number.
     pub fn state(&self, id: StateId) -> PathState {
-        let stored = self.states[id.0 as usize];
-        let rest = &self.rests[stored.rest as usize];
-        let innermost = |context: u32, (line, column): (Option<Line>, u32)| Innermost {
-            context: (context != NONE).then_some(ContextIndex(context)),
-            line,
-            column,
-        };
-        PathState {
-            logical: innermost(stored.logical, rest.lines[0]),
-            physical: innermost(stored.physical, rest.lines[1]),
-            tag: rest.tag,
-            partial: rest.partial,
-            unknown_caller: rest.unknown_caller,
-            thread: rest.thread,
-            parallel: rest.parallel,
-            directive: rest.directive,
-        }
+        let (contexts, _) = self.states[id.0 as usize];
+        let mut state = *self.labels(id);
+        [state.logical.context, state.physical.context] =
+            contexts.map(|context| (context != NONE).then_some(ContextIndex(context)));
+        state
     }
 }

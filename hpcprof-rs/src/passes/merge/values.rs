@@ -3,7 +3,7 @@
 //! A part of the work is a number of consecutive threads of one run, so parts depend on the measurements
 //! alone. Amounts are integers, so their sums do not depend on which worker had which part.
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::model::hash::FastMap;
 use crate::model::metrics::{FIXED, IDLENESS, OVERHEAD, WORK, first_square};
 use crate::model::spread::Spread;
@@ -14,7 +14,6 @@ use crate::passes::merge::shard::{FIRST_OTHER, MergedThread};
 use crate::passes::merge::spool::Entry;
 use hpcstruct_rs::parallel;
 use std::ops::Range;
-use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Entries of a part, at least, if its run has as many: few enough that workers end at the same time.
@@ -372,8 +371,7 @@ impl Adder {
                 }
             });
         };
-        let read = spooled.spool.read(known.values, amounts, buffer, each);
-        read.map_err(Error::io("read values from", Path::new("the temporary file")))?;
+        spooled.spool.read(known.values, amounts, buffer, each)?;
         values.sort_unstable();
         values.dedup_by(|next, kept| {
             let is_same = (next.metric, next.context) == (kept.metric, kept.context);

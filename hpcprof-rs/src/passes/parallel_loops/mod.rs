@@ -9,9 +9,8 @@
 //!
 //! | file | duty |
 //! |---|---|
-//! | `rules` | the table of libraries: one entry makes the loops of another one known |
-//! | `rule` | what an entry says |
-//! | `rayon`, `openmp` | their entries |
+//! | `rules` | what procedures are to loops |
+//! | `rayon`, `openmp` | what is known of these libraries |
 //! | `recognise` | follows paths: where a loop begins, and which contexts are its frames |
 //! | `counts` | gives the runtime's counts of splits and steals to loops |
 //! | `names` | names loops: by the source, by their adaptors, by their entry |
@@ -21,5 +20,4 @@ pub mod names;
 pub mod openmp;
 mod rayon;
 pub mod recognise;
-mod rule;
 pub mod rules;

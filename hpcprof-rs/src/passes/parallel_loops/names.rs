@@ -9,8 +9,8 @@
 use crate::model::contexts::{ContextIndex, ContextTree};
 use crate::model::loops::{LoopIndex, ParallelLoops};
 use crate::model::symbols::{Kind, Symbols};
-use crate::passes::parallel_loops::rule::last_part;
-use crate::passes::parallel_loops::rules;
+use crate::passes::parallel_loops::openmp;
+use crate::passes::parallel_loops::rayon::{self, last_part};
 use crate::sources::source_text::SourceFiles;
 use std::collections::BTreeMap;
 
@@ -20,24 +20,24 @@ pub fn name(loops: &mut ParallelLoops, symbols: &Symbols, tree: &ContextTree) {
     let mut chains = adaptor_chains(loops, symbols, tree);
     for (index, (key, known)) in (0..).zip(&mut loops.all) {
         let entry = symbols.name_of(key.entry);
-        let Some(rule) = rules::of_entry(entry) else {
-            continue;
-        };
-        if let Some(start) = rule.directive {
+        if openmp::is_outlined(entry) {
             let found = key
                 .call
-                .and_then(|line| files.directive(symbols.text(line.file), line.line, start));
+                .and_then(|line| files.directive(symbols.text(line.file), line.line, "omp "));
             known.name_from_source = found.is_some();
             let (name, line) = found.unzip();
             known.name = name.unwrap_or_else(|| entry.to_owned());
             known.line = line;
             continue;
         }
+        if !rayon::is_library(entry) {
+            continue;
+        }
         let method = last_part(entry);
         let module = symbols.procedure(key.entry).module.map(|m| symbols.module(m).path.as_str());
         let found = key.call.and_then(|line| {
             let place = (symbols.text(line.file), line.line, key.column);
-            files.call_chain(module, place, method, rule.source_starts)
+            files.call_chain(module, place, method, rayon::SOURCE_STARTS)
         });
         known.name_from_source = found.is_some();
         let has_twin = found.as_ref().is_none_or(|found| found.has_twin);
@@ -45,7 +45,9 @@ pub fn name(loops: &mut ParallelLoops, symbols: &Symbols, tree: &ContextTree) {
             (Some(found), _) => found.chain,
             (None, Some(chain)) => format!("{}.{method}", chain.join(".")),
             // Without a call of the program's the method alone says nothing.
-            (None, None) if key.call.is_none() || (rule.is_internal)(entry) => entry.to_owned(),
+            (None, None) if key.call.is_none() || entry.contains("::plumbing::") => {
+                entry.to_owned()
+            }
             (None, None) => method.to_owned(),
         };
         if key.column > 0 && has_twin {
@@ -62,14 +64,10 @@ fn adaptor_chains(
     tree: &ContextTree,
 ) -> BTreeMap<LoopIndex, Vec<String>> {
     let mut longest: BTreeMap<LoopIndex, Vec<String>> = BTreeMap::new();
-    let entries: Vec<_> = loops.all.keys().map(|key| symbols.name_of(key.entry)).collect();
     for (context, index) in &loops.frames {
-        let Some(rule) = rules::of_entry(entries[index.0 as usize]) else {
-            continue;
-        };
         let part = |at: ContextIndex| {
             let context = tree.scope(at);
-            let adaptor = (rule.adaptor)(symbols.name_of(context.procedure));
+            let adaptor = rayon::adaptor(symbols.name_of(context.procedure));
             adaptor.filter(|_| context.kind != Kind::Line)
         };
         if part(*context).is_none() {

@@ -8,20 +8,8 @@ use crate::model::warnings::Warnings;
 use crate::model::workers::Runtime;
 use crate::passes::code::FrameTable;
 use crate::passes::load_map::LoadMap;
-use crate::passes::parallel_loops::rule::Rule;
 use hpc_formats::process::{Directive, DirectiveKind};
 use hpc_formats::structure::Origin;
-
-/// Its entry in the table.
-pub(super) const RULE: Rule = Rule {
-    is_library: is_outlined,
-    is_extension: |_| false,
-    is_shim: |_| false,
-    is_internal: |_| false,
-    adaptor: |_| None,
-    source_starts: &[],
-    directive: Some("omp "),
-};
 
 /// Whether a procedure is the body of a region or task, or stands for one.
 pub(super) fn is_outlined(name: &str) -> bool {

@@ -1,17 +1,9 @@
-//! The libraries whose parallel loops are recognised. Another library (TBB) is one more entry.
+//! What procedures are to parallel loops: those of rayon's iterators and of OpenMP's directives are
+//! recognised. Another library (TBB) is one more file, and its lines here and in `names`.
 
 use crate::model::symbols::{ProcedureIndex, Symbols};
-use crate::passes::parallel_loops::rule::Rule;
 use crate::passes::parallel_loops::{openmp, rayon};
 use hpc_formats::structure::Origin;
-
-/// All libraries.
-pub static RULES: [Rule; 2] = [rayon::RULE, openmp::RULE];
-
-/// The rule for the loops that begin with this entry.
-pub fn of_entry(entry: &str) -> Option<&'static Rule> {
-    RULES.iter().find(|rule| (rule.is_library)(entry))
-}
 
 /// What a procedure is to parallel loops.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,11 +31,11 @@ impl Part {
         match symbols.procedure(procedure).origin {
             _ if openmp::is_inner(name) => Part::Library,
             _ if openmp::is_outlined(name) => Part::Directive,
-            Origin::Runtime if RULES.iter().any(|r| (r.is_library)(name)) => Part::Library,
+            Origin::Runtime if rayon::is_library(name) => Part::Library,
             Origin::Runtime => Part::Runtime,
-            Origin::System if RULES.iter().any(|r| (r.is_shim)(name)) => Part::Shim,
+            Origin::System if rayon::is_shim(name) => Part::Shim,
             Origin::System => Part::System,
-            Origin::User if RULES.iter().any(|r| (r.is_extension)(name)) => Part::Extension,
+            Origin::User if rayon::is_extension(name) => Part::Extension,
             Origin::User => Part::User,
         }
     }
