@@ -89,6 +89,13 @@ down, that lacks seconds or has too few samples gives no answer: it neither hold
 
 Exit status: 0 all hold, 1 one fails, 2 an answer is withheld, 125 when the check itself fails.";
 
+const PAGE_EXAMPLES: &str = "\
+Examples:
+  hpcprof-rs view hpcrun-app-database -o app.html
+      one page to look at, search and send; it needs no network
+  hpcprof-rs view old-database new-database -o diff.html
+      the same of the new one, with what differs from the old one in colour";
+
 const PATH_EXAMPLES: &str = "\
 Examples:
   hpcprof-rs critical-path hpcrun-app-database
@@ -151,6 +158,9 @@ pub enum Command {
     /// Whether conditions over metrics hold, beyond chance: for CI
     #[command(after_long_help = CHECK_EXAMPLES)]
     Check(CheckArgs),
+    /// Writes a page to look at: icicle, trees, source, threads, regions, critical path
+    #[command(after_long_help = PAGE_EXAMPLES)]
+    View(PageArgs),
     /// Writes the calling contexts in another profiler's format
     #[command(after_long_help = EXPORT_EXAMPLES)]
     Export(exports::Request),
@@ -361,6 +371,20 @@ pub struct AdviseArgs {
     /// Output format
     #[arg(long, value_enum, default_value_t = ReportFormat::Text)]
     pub format: ReportFormat,
+}
+
+/// Options of the page.
+#[derive(Debug, Args)]
+pub struct PageArgs {
+    /// Database directories: one, or an older and a newer one [default: the newest hpcrun-*-database here]
+    #[arg(value_name = "DATABASE", num_args = 0..=2)]
+    pub databases: Vec<PathBuf>,
+    /// HTML file to write; - is standard output
+    #[arg(short, long, value_name = "FILE")]
+    pub output: PathBuf,
+    /// Leave out the text of source files
+    #[arg(long)]
+    pub no_source: bool,
 }
 
 /// Options of a check.

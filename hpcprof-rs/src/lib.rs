@@ -41,6 +41,7 @@ pub mod error;
 pub mod exports;
 pub mod metrics;
 pub mod model;
+pub mod page;
 pub mod passes;
 pub mod regions;
 pub mod render;

@@ -12,7 +12,7 @@ use crate::catalogue::{Catalogue, Projection};
 use crate::checks;
 use crate::checks::answer::{Answer, Outcome, answer};
 use crate::cli::{
-    BuildArgs, CheckArgs, Cli, Command, DiffArgs, Format, PathArgs, RegionsArgs, ReportFormat,
+    BuildArgs, CheckArgs, Cli, Command, DiffArgs, Format, PageArgs, PathArgs, RegionsArgs, ReportFormat,
     TableFormat, ThreadsArgs, ViewArgs, Workers,
 };
 use crate::error::{Error, Result};
@@ -21,6 +21,7 @@ use crate::metrics::expression::Expression;
 use crate::model::metrics::Metric;
 use crate::model::tree::Tree;
 use crate::model::warnings::Warnings;
+use crate::page::Page;
 use crate::regions::{find, overheads, print};
 use crate::render::critical_path::PathView;
 use crate::render::diff::Comparison;
@@ -36,9 +37,10 @@ use crate::views::fold::{FoldOptions, Folded, fold};
 use crate::views::prune::{Limits, prune};
 use crate::views::view::{View, ViewKind};
 use crate::views::{bottom_up, flat, stored, threads, top_down, user_code};
-use clap::CommandFactory as _;
+use clap::{CommandFactory as _, Parser as _};
 use hpc_formats::message;
 use start_up::calibration::{self, Calibration, State};
+use std::ffi::OsStr;
 use std::io::Write;
 use std::path::Path;
 
@@ -59,6 +61,7 @@ pub fn run(cli: Cli, style: Style, out: &mut impl Write) -> Result<()> {
             advise::print(&catalogue, args.format == ReportFormat::Json, style, out)
         }
         Some(Command::Check(args)) => check(&args, out),
+        Some(Command::View(args)) => page(&args, out),
         Some(Command::Export(args)) => export(args, out),
     }
 }
@@ -109,6 +112,32 @@ fn text_limits(kind: ViewKind) -> Limits {
 
 fn export(args: exports::Request, out: &mut impl Write) -> Result<()> {
     exports::export(&open(args.database.as_deref())?, &args, out)
+}
+
+fn page(args: &PageArgs, out: &mut impl Write) -> Result<()> {
+    let databases: Vec<Catalogue> = match args.databases.as_slice() {
+        [] => vec![open(None)?],
+        // The newer one is shown.
+        given => given.iter().rev().map(|path| Catalogue::open(path)).collect::<Result<_>>()?,
+    };
+    let path = &databases[0].path;
+    let plain = Style { width: 100, line: usize::MAX, colour: false };
+    // What a database cannot tell has no place on the page.
+    let report = |command: &str| {
+        let of = ["hpcprof-rs".as_ref(), OsStr::new(command), path.as_os_str(), "--format=json".as_ref()];
+        let mut json = Vec::new();
+        run(Cli::try_parse_from(of).ok()?, plain, &mut json).ok()?;
+        serde_json::from_slice(&json).ok()
+    };
+    let mut summary = Vec::new();
+    let thresholds = Thresholds::default();
+    first_screen::print(&databases[0], thresholds, plain, &mut summary)?;
+    let summary = String::from_utf8_lossy(&summary).into_owned();
+    let commands = [("threads", "threads"), ("regions", "regions"), ("path", "critical-path")];
+    let reports = commands.into_iter().filter_map(|(name, command)| Some((name, report(command)?)));
+    let reports = [("summary", summary.into())].into_iter().chain(reports).collect();
+    let page = Page { databases: &databases, reports, no_source: args.no_source };
+    crate::page::write(page, &args.output, out)
 }
 
 fn threads(args: &ThreadsArgs, style: Style, out: &mut impl Write) -> Result<()> {

@@ -10,7 +10,7 @@ mod parquet;
 mod pprof;
 mod speedscope;
 pub mod stacks;
-mod target;
+pub(crate) mod target;
 
 use crate::catalogue::metrics::{MetricSelector, WORK};
 use crate::catalogue::{Catalogue, Projection};

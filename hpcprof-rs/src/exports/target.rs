@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 /// Lets `print` write to `path`, where `-` is standard output.
-pub(super) fn write(
+pub(crate) fn write(
     path: &Path,
     stdout: &mut dyn Write,
     print: impl FnOnce(&mut dyn Write) -> io::Result<()>,

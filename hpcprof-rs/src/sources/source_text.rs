@@ -33,6 +33,23 @@ impl SourceFiles {
         *self.changed.entry(path.to_owned()).or_insert_with(look)
     }
 
+    /// Whether a file has been changed after a module was made of it, or is gone.
+    fn is_newer(&mut self, path: &str, module: Option<&str>) -> bool {
+        let built = module.and_then(|module| self.changed(module));
+        built.is_some_and(|built| self.changed(path).is_none_or(|changed| changed > built))
+    }
+
+    /// The text of a file that a module was made of, or why it cannot be shown.
+    pub fn whole(&mut self, module: Option<&str>, path: &str) -> Result<String, &'static str> {
+        if !Path::new(path).is_file() {
+            return Err("there is no such file here");
+        }
+        if self.is_newer(path, module) {
+            return Err("the file was changed after the program was built");
+        }
+        read(Path::new(path)).ok_or("the file cannot be read as text")
+    }
+
     /// The chain of calls that ends with the call of `method` on `line` of a file, without its
     /// receiver and the insides of its arguments: `par_iter().map(..).sum()`. The chain begins with a method
     /// that has one of the prefixes `starts`, else with a function: `walk_tree(..).for_each(..)`.
@@ -48,8 +65,7 @@ impl SourceFiles {
         method: &str,
         starts: &[&str],
     ) -> Option<CallChain> {
-        let built = module.and_then(|module| self.changed(module));
-        if built.is_some_and(|built| self.changed(path).is_none_or(|changed| changed > built)) {
+        if self.is_newer(path, module) {
             return None;
         }
         let read = || Some(tokens(&read(Path::new(path))?));

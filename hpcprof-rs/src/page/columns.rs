@@ -1,0 +1,149 @@
+//! The contexts of one or two databases as one tree in columns: the block `numbers` of the page.
+//!
+//! All numbers are LEB128: how many contexts there are; for each, callers first, by how much the nesting is
+//! less than a callee of the context before would have; for each its scope; then for each database and metric
+//! how many contexts have an amount, and of each of them the distance to the one before and the amount.
+//! Contexts of two databases are one if the scopes from the root to them have the same kinds and names.
+
+use crate::exports::stacks::{Metric, Stacks};
+use crate::model::hash::{FastMap, NumberedMap};
+use crate::model::tree::Label;
+use serde_json::{Value, json};
+
+/// A context: scope, and the one that calls it.
+type Key = (Option<u32>, u32);
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Columns {
+    /// Those of all databases.
+    pub metrics: Vec<Metric>,
+    /// What contexts are, by number: kind, name, module, file, line and whose code it is.
+    pub scopes: Vec<Value>,
+    /// The columns.
+    pub bytes: Vec<u8>,
+}
+
+impl Columns {
+    pub(super) fn of(databases: &[Stacks<'_>]) -> Columns {
+        let mut scopes = NumberedMap::default();
+        let mut nodes: NumberedMap<Key, ()> = NumberedMap::default();
+        let mut metrics: Vec<Metric> = Vec::new();
+        let mut places = Vec::new();
+        for stacks in databases {
+            places.push(join(stacks, &mut scopes, &mut nodes));
+            let new = |of: &&Metric| !metrics.contains(of);
+            let new: Vec<Metric> = stacks.metrics.iter().filter(new).cloned().collect();
+            metrics.extend(new);
+        }
+        let nodes: Vec<Key> = nodes.into_keys().collect();
+        let (order, depths) = preorder(&nodes);
+        let mut at = vec![0; nodes.len()];
+        for (number, node) in (0..).zip(&order) {
+            at[*node as usize] = number;
+        }
+        let mut bytes = Vec::new();
+        add(nodes.len() as u64, &mut bytes);
+        let mut room = 0;
+        for node in &order {
+            let depth = depths[*node as usize];
+            add(u64::from(room - depth), &mut bytes);
+            room = depth + 1;
+        }
+        order.iter().for_each(|node| add(u64::from(nodes[*node as usize].1), &mut bytes));
+        for (stacks, places) in databases.iter().zip(&places) {
+            for metric in &metrics {
+                let own = stacks.metrics.iter().position(|of| of == metric);
+                let own = own.map(|own| amounts(stacks, own, places, &at)).unwrap_or_default();
+                add(own.len() as u64, &mut bytes);
+                let mut before = 0;
+                for (node, amount) in own {
+                    add(u64::from(node - before), &mut bytes);
+                    add(amount, &mut bytes);
+                    before = node;
+                }
+            }
+        }
+        Columns { metrics, scopes: scopes.into_values().collect(), bytes }
+    }
+}
+
+/// Adds a database's contexts to the tree; returns their numbers in it.
+fn join(
+    stacks: &Stacks<'_>,
+    scopes: &mut NumberedMap<[String; 3], Value>,
+    nodes: &mut NumberedMap<Key, ()>,
+) -> Vec<u32> {
+    let mut known: FastMap<Label, u32> = FastMap::default();
+    let mut places: Vec<u32> = Vec::with_capacity(stacks.contexts().len());
+    for context in stacks.contexts() {
+        let label = stacks.label(context);
+        let scope = *known.entry(label).or_insert_with(|| {
+            let (name, kind) = (stacks.name(label), stacks.kind(context));
+            let module = stacks.module(label).unwrap_or_default();
+            let at = stacks.declared(label);
+            let scope = json!([
+                kind,
+                name,
+                module,
+                at.map(|at| stacks.file(at.file)),
+                at.map_or(0, |at| at.line),
+                stacks.origin(label).name(),
+            ]);
+            let file = module.rsplit('/').next().unwrap_or_default().to_owned();
+            let entry = scopes.entry([kind.to_owned(), name, file]);
+            let number = entry.index() as u32;
+            entry.or_insert(scope);
+            number
+        });
+        let caller = stacks.caller(context).map(|caller| places[caller as usize]);
+        places.push(nodes.insert_full((caller, scope), ()).0 as u32);
+    }
+    places
+}
+
+/// The contexts, callers first and what they call behind them; and how deep each lies.
+fn preorder(nodes: &[Key]) -> (Vec<u32>, Vec<u32>) {
+    let mut depths = vec![0; nodes.len()];
+    let mut next = vec![None; nodes.len()];
+    let mut first = vec![None; nodes.len()];
+    let mut root = None;
+    for (node, (caller, _)) in nodes.iter().enumerate().rev() {
+        let first = caller.map_or(&mut root, |caller| &mut first[caller as usize]);
+        next[node] = first.replace(node as u32);
+    }
+    let mut order = Vec::with_capacity(nodes.len());
+    let mut open: Vec<u32> = root.into_iter().collect();
+    while let Some(node) = open.pop() {
+        let index = node as usize;
+        depths[index] = nodes[index].0.map_or(0, |caller| depths[caller as usize] + 1);
+        order.push(node);
+        open.extend(next[index]);
+        open.extend(first[index]);
+    }
+    (order, depths)
+}
+
+/// The contexts that have an amount of a metric, in the order of the tree.
+fn amounts(stacks: &Stacks<'_>, metric: usize, places: &[u32], at: &[u32]) -> Vec<(u32, u64)> {
+    let own = |context: u32| stacks.own(context)[metric].unsigned_abs();
+    let place = |context: u32| at[places[context as usize] as usize];
+    let some = stacks.contexts().filter(|context| own(*context) != 0);
+    let mut amounts: Vec<(u32, u64)> = some.map(|of| (place(of), own(of))).collect();
+    amounts.sort_unstable_by_key(|(node, _)| *node);
+    amounts.dedup_by(|from, to| {
+        let is_same = from.0 == to.0;
+        to.1 += if is_same { from.1 } else { 0 };
+        is_same
+    });
+    amounts
+}
+
+/// Appends a number as LEB128.
+fn add(mut number: u64, out: &mut Vec<u8>) {
+    while number >= 0x80 {
+        out.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    out.push(number as u8);
+}

@@ -1,0 +1,166 @@
+/* The contexts as an icicle on a canvas: width is the metric, colour says of what the effort consists. */
+
+const ROW = 20, LEAST = 0.5;
+
+function icicle(model, state, go) {
+  const area = element("div");
+  const legend = element("p", { id: "legend" });
+  const compares = model.databases.length > 1;
+  const kinds = compares ? [["more", "--overhead"], ["less", "--less"], ["the same", "--other"]]
+    : [["work", "--work"], ["idleness", "--idleness"], ["overhead", "--overhead"]];
+  for (const [name, colour] of kinds) {
+    const box = element("i");
+    box.style.setProperty("background", `var(${colour})`);
+    legend.append(element("span", {}, box, name));
+  }
+  legend.append(element("span", {}, "click, Enter: zoom · Escape: out · arrows: move · width: the metric"));
+  const detail = element("p", { id: "detail", role: "status" });
+  const canvas = element("canvas", { tabindex: "0", role: "img", "aria-label": "Icicle of calling contexts" });
+  area.append(legend, detail, canvas);
+  const shown = find(model, state.metric, 0);
+  const other = compares ? find(model, state.metric, 1) : null;
+  const weigh = (node) => Math.max(shown.all[node], other ? other.all[node] : 0);
+  const parts = ["work", "idleness", "overhead"].map((name) => find(model, name, 0));
+  const cache = new Map();
+  const below = (node) => {
+    if (!cache.has(node)) cache.set(node, callees(model, node, (of) => weigh(of) > 0, weigh));
+    return cache.get(node);
+  };
+  const root = model.count > state.focus ? state.focus : -1;
+  const total = root < 0 ? below(-1).reduce((sum, node) => sum + weigh(node), 0) : weigh(root);
+  let boxes = [], current = -1;
+
+  function colours() {
+    const style = getComputedStyle(document.documentElement);
+    const read = (name) => {
+      const hex = style.getPropertyValue(name).trim().slice(1);
+      return [0, 2, 4].map((at) => parseInt(hex.slice(at, at + 2), 16));
+    };
+    const names = ["work", "idleness", "overhead", "other", "less", "ground", "on-colour", "ink", "focus", "path"];
+    return Object.fromEntries(names.map((name) => [name, read("--" + name)]));
+  }
+
+  const css = ([r, g, b]) => `rgb(${r | 0} ${g | 0} ${b | 0})`;
+
+  function colour(node, of) {
+    if (compares) {
+      const [a, b] = [shown.all[node], other.all[node]];
+      const share = Math.min(1, Math.abs(a - b) / Math.max(a, b, 1) * 2);
+      const to = a > b ? of.overhead : of.less;
+      return of.other.map((from, i) => from + (to[i] - from) * share);
+    }
+    const amounts = parts.map((part) => part.all[node]);
+    const sum = amounts[0] + amounts[1] + amounts[2];
+    if (sum === 0) return of.other;
+    const mixed = [of.work, of.idleness, of.overhead];
+    return [0, 1, 2].map((i) => mixed.reduce((all, one, k) => all + one[i] * amounts[k] / sum, 0));
+  }
+
+  function draw() {
+    const width = area.clientWidth || 800, scale = window.devicePixelRatio || 1;
+    boxes = [];
+    const todo = [];
+    const above = [];
+    for (let node = root; node >= 0; node = model.parent[node]) above.unshift(node);
+    above.slice(0, -1).forEach((node, row) => boxes.push({ node, x: 0, width, row, above: true }));
+    const top = Math.max(0, above.length - 1);
+    const lay = (nodes, x, row) => {
+      for (const node of nodes) {
+        const wide = total > 0 ? weigh(node) / total * width : 0;
+        if (wide < LEAST) break;
+        todo.push({ node, x, width: wide, row });
+        x += wide;
+      }
+    };
+    lay(root < 0 ? below(-1) : [root], 0, top);
+    for (let at = 0; at < todo.length; at++) {
+      boxes.push(todo[at]);
+      lay(below(todo[at].node), todo[at].x, todo[at].row + 1);
+    }
+    const rows = 1 + boxes.reduce((most, box) => Math.max(most, box.row), 0);
+    canvas.width = width * scale;
+    canvas.height = rows * ROW * scale;
+    canvas.style.setProperty("height", rows * ROW + "px");
+    const pen = canvas.getContext("2d"), of = colours();
+    pen.scale(scale, scale);
+    pen.font = "12px system-ui, sans-serif";
+    pen.textBaseline = "middle";
+    for (const box of boxes) {
+      const y = box.row * ROW, name = nameOf(model, model.scope[box.node]);
+      const isFaint = box.above || (state.search !== "" && !isFound(name));
+      pen.globalAlpha = isFaint ? 0.35 : 1;
+      pen.fillStyle = css(colour(box.node, of));
+      pen.fillRect(box.x, y, Math.max(LEAST, box.width - 0.5), ROW - 1);
+      if (box.width > 30) {
+        pen.globalAlpha = 1;
+        pen.fillStyle = css(isFaint ? of.ink : of["on-colour"]);
+        pen.fillText(fit(pen, name, box.width - 6), box.x + 3, y + ROW / 2);
+      }
+      if (box.node === current) {
+        pen.globalAlpha = 1;
+        pen.strokeStyle = css(of.focus);
+        pen.lineWidth = 2;
+        pen.strokeRect(box.x + 1, y + 1, Math.max(1, box.width - 2), ROW - 3);
+      }
+    }
+  }
+
+  function isFound(name) {
+    return name.toLowerCase().includes(state.search.toLowerCase());
+  }
+
+  function tell(node) {
+    current = node;
+    detail.textContent = "";
+    if (node >= 0) {
+      const scope = model.scopes[model.scope[node]];
+      const amounts = model.databases.map((_, database) => ["effort", "work", "idleness", "overhead"]
+        .map((name) => [name, find(model, name, database)])
+        .map(([name, of]) => `${name} ${amount(of.all[node], of.unit)}`).join(" · "));
+      detail.append(element("strong", {}, scope[NAME]), ` ${scope[KIND]}, ${placeOf(model, model.scope[node])}: `,
+        `${percent(shown.all[node], shown.total)} % of ${state.metric} · `, amounts.join(" | "));
+    }
+    draw();
+  }
+
+  const at = (event) => {
+    const box = canvas.getBoundingClientRect();
+    const [x, row] = [event.clientX - box.left, Math.floor((event.clientY - box.top) / ROW)];
+    return boxes.find((of) => of.row === row && x >= of.x && x < of.x + Math.max(of.width, 1))?.node ?? -1;
+  };
+  const zoom = (node) => go({ focus: node });
+  canvas.addEventListener("mousemove", (event) => {
+    const node = at(event);
+    if (node !== current) tell(node);
+  });
+  canvas.addEventListener("click", (event) => {
+    const node = at(event);
+    if (node >= 0) zoom(node === root ? model.parent[node] : node);
+  });
+  canvas.addEventListener("keydown", (event) => {
+    const siblings = current < 0 ? below(-1) : below(model.parent[current]);
+    const place = siblings.indexOf(current);
+    const next = {
+      ArrowDown: () => (current < 0 ? (root < 0 ? siblings[0] : root) : below(current)[0]),
+      ArrowUp: () => (current === root ? current : model.parent[current]),
+      ArrowRight: () => siblings[place + 1],
+      ArrowLeft: () => siblings[place - 1],
+    }[event.key];
+    if (next) {
+      event.preventDefault();
+      tell(next() ?? current);
+    } else if (event.key === "Enter" && current >= 0) {
+      zoom(current);
+    } else if (event.key === "Escape") {
+      zoom(root < 0 ? -1 : model.parent[root]);
+    }
+  });
+  return { area, draw, tell };
+}
+
+/* As much of a name as fits; its end is what tells it apart. */
+function fit(pen, name, width) {
+  if (pen.measureText(name).width <= width) return name;
+  const most = Math.floor(width / 6.5) - 1;
+  return most > 2 ? "…" + name.slice(-most) : "";
+}
