@@ -12,8 +12,8 @@ use crate::catalogue::{Catalogue, Projection};
 use crate::checks;
 use crate::checks::answer::{Answer, Outcome, answer};
 use crate::cli::{
-    BuildArgs, CheckArgs, Cli, Command, DiffArgs, Format, PageArgs, PathArgs, RegionsArgs, ReportFormat,
-    TableFormat, ThreadsArgs, ViewArgs, Workers,
+    BuildArgs, CheckArgs, Cli, Command, DiffArgs, Format, PageArgs, PathArgs, RegionsArgs,
+    ReportFormat, TableFormat, ThreadsArgs, ViewArgs, Workers,
 };
 use crate::error::{Error, Result};
 use crate::exports;
@@ -124,7 +124,12 @@ fn page(args: &PageArgs, out: &mut impl Write) -> Result<()> {
     let plain = Style { width: 100, line: usize::MAX, colour: false };
     // What a database cannot tell has no place on the page.
     let report = |command: &str| {
-        let of = ["hpcprof-rs".as_ref(), OsStr::new(command), path.as_os_str(), "--format=json".as_ref()];
+        let of = [
+            "hpcprof-rs".as_ref(),
+            OsStr::new(command),
+            path.as_os_str(),
+            "--format=json".as_ref(),
+        ];
         let mut json = Vec::new();
         run(Cli::try_parse_from(of).ok()?, plain, &mut json).ok()?;
         serde_json::from_slice(&json).ok()
@@ -133,7 +138,12 @@ fn page(args: &PageArgs, out: &mut impl Write) -> Result<()> {
     let thresholds = Thresholds::default();
     first_screen::print(&databases[0], thresholds, plain, &mut summary)?;
     let summary = String::from_utf8_lossy(&summary).into_owned();
-    let commands = [("threads", "threads"), ("regions", "regions"), ("path", "critical-path")];
+    let commands = [
+        ("advice", "advise"),
+        ("threads", "threads"),
+        ("regions", "regions"),
+        ("path", "critical-path"),
+    ];
     let reports = commands.into_iter().filter_map(|(name, command)| Some((name, report(command)?)));
     let reports = [("summary", summary.into())].into_iter().chain(reports).collect();
     let page = Page { databases: &databases, reports, no_source: args.no_source };

@@ -17,6 +17,7 @@ mod golden;
 mod keys;
 mod lazy;
 mod missing;
+mod page;
 mod parallel_loops;
 mod predictions;
 mod queries;

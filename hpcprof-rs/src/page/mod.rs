@@ -50,7 +50,8 @@ pub fn write(page: Page<'_>, path: &Path, stdout: &mut dyn Write) -> Result<()> 
         .map(|of| Stacks::read(of, FoldOptions::STORED))
         .collect::<Result<_>>()?;
     let columns = Columns::of(&stacks);
-    let lines = FoldOptions { lines: true, start_up: false, recursion: false, ..FoldOptions::STORED };
+    let lines =
+        FoldOptions { lines: true, start_up: false, recursion: false, ..FoldOptions::STORED };
     let source = source::figures(&Stacks::read(&page.databases[0], lines)?, page.no_source);
     let databases: Vec<Value> = page.databases.iter().zip(&stacks).map(about).collect();
     let text = json!({

@@ -36,8 +36,18 @@ function flatten(row) {
   return { ...rest, ...values };
 }
 
+function sentence({ name, place, text, most, error }) {
+  const gain = most === null ? "" : `; gains at most ${most.toFixed(3)} s ±${error.toFixed(3)}`;
+  const about = [place, name].filter(Boolean).join(" ");
+  return [element("strong", {}, about), `${about ? ": " : ""}${text}${gain}`];
+}
+
 function summary(model) {
-  return element("div", {}, element("pre", {}, model.reports.summary ?? ""));
+  const { advice, withheld } = model.reports.advice ?? {};
+  const lines = (advice ?? []).map((of) => element("li", {}, ...sentence(of)));
+  return element("div", {}, element("h2", {}, "What to do"),
+    lines.length ? element("ol", {}, ...lines) : element("p", { class: "faint" }, withheld ?? "no advice"),
+    element("h2", {}, "First screen"), element("pre", {}, model.reports.summary));
 }
 
 function threads(model) {

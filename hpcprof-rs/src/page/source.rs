@@ -13,7 +13,9 @@ pub(super) fn figures(stacks: &Stacks<'_>, no_text: bool) -> Value {
     let mut lines: NumberedMap<(u32, u32), (Vec<i64>, Option<String>)> = NumberedMap::default();
     for context in stacks.contexts().filter(|context| stacks.has_own(*context)) {
         let frame = stacks.frames(context).next();
-        let Some((function, file)) = frame.and_then(|f| Some((f, f.function.file?))) else { continue };
+        let Some((function, file)) = frame.and_then(|f| Some((f, f.function.file?))) else {
+            continue;
+        };
         let entry = lines.entry((file, function.line));
         let (sums, _) = entry.or_insert_with(|| {
             (vec![0; stacks.metrics.len()], stacks.module(function.function.label))
