@@ -8,6 +8,7 @@
 use crate::exports::stacks::{Metric, Stacks};
 use crate::model::hash::{FastMap, NumberedMap};
 use crate::model::tree::Label;
+use integer_encoding::VarInt as _;
 use serde_json::{Value, json};
 
 /// A context: scope, and the one that calls it.
@@ -43,23 +44,24 @@ impl Columns {
             at[*node as usize] = number;
         }
         let mut bytes = Vec::new();
-        add(nodes.len() as u64, &mut bytes);
+        let mut add = |number: u64| bytes.extend(number.encode_var_vec());
+        add(nodes.len() as u64);
         let mut room = 0;
         for node in &order {
             let depth = depths[*node as usize];
-            add(u64::from(room - depth), &mut bytes);
+            add(u64::from(room - depth));
             room = depth + 1;
         }
-        order.iter().for_each(|node| add(u64::from(nodes[*node as usize].1), &mut bytes));
+        order.iter().for_each(|node| add(u64::from(nodes[*node as usize].1)));
         for (stacks, places) in databases.iter().zip(&places) {
             for metric in &metrics {
                 let own = stacks.metrics.iter().position(|of| of == metric);
                 let own = own.map(|own| amounts(stacks, own, places, &at)).unwrap_or_default();
-                add(own.len() as u64, &mut bytes);
+                add(own.len() as u64);
                 let mut before = 0;
                 for (node, amount) in own {
-                    add(u64::from(node - before), &mut bytes);
-                    add(amount, &mut bytes);
+                    add(u64::from(node - before));
+                    add(amount);
                     before = node;
                 }
             }
@@ -137,13 +139,4 @@ fn amounts(stacks: &Stacks<'_>, metric: usize, places: &[u32], at: &[u32]) -> Ve
         is_same
     });
     amounts
-}
-
-/// Appends a number as LEB128.
-fn add(mut number: u64, out: &mut Vec<u8>) {
-    while number >= 0x80 {
-        out.push(number as u8 | 0x80);
-        number >>= 7;
-    }
-    out.push(number as u8);
 }
