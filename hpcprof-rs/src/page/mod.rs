@@ -53,6 +53,8 @@ pub fn write(page: Page<'_>, path: &Path, stdout: &mut dyn Write) -> Result<()> 
     let lines =
         FoldOptions { lines: true, start_up: false, recursion: false, ..FoldOptions::STORED };
     let source = source::figures(&Stacks::read(&page.databases[0], lines)?, page.no_source);
+    let reports = page.reports.into_iter().map(|(name, report)| (name.to_owned(), report));
+    let reports: serde_json::Map<String, Value> = reports.collect();
     let databases: Vec<Value> = page.databases.iter().zip(&stacks).map(about).collect();
     let text = json!({
         "version": env!("CARGO_PKG_VERSION"),
@@ -63,7 +65,7 @@ pub fn write(page: Page<'_>, path: &Path, stdout: &mut dyn Write) -> Result<()> 
         })).collect::<Vec<_>>(),
         "scopes": columns.scopes,
         "source": source,
-        "reports": page.reports.into_iter().map(|(name, of)| (name.to_owned(), of)).collect::<serde_json::Map<_, _>>(),
+        "reports": reports,
     });
     let pack = |bytes: &[u8]| pack(bytes).map_err(Error::output);
     let (text, numbers) = (pack(text.to_string().as_bytes())?, pack(&columns.bytes)?);
