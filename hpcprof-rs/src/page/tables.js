@@ -50,6 +50,7 @@ function tree(head, rows, state) {
       element("td", { class: "faint", title: row.title ?? "" }, row.place));
     if (!row.below) return made;
     made.setAttribute("aria-expanded", "false");
+    made.holds = row.holds;
     made.fold = (unfold) => {
       const is = made.getAttribute("aria-expanded") === "true";
       if (is === unfold) return;
@@ -73,10 +74,10 @@ function tree(head, rows, state) {
     event.preventDefault();
   });
   if (body.firstChild) body.firstChild.setAttribute("tabindex", "0");
-  /* Unfolds where one row has nearly all. */
-  for (let row = body.firstChild, left = 12; row?.fold && left > 0 && body.childNodes.length < 40; left--) {
-    row.fold(true);
-    row = row.nextSibling;
+  /* Unfolds the first rows, or those that hold what is searched for. */
+  for (let row = body.firstChild, left = 12; row; row = row.nextSibling) {
+    if (!row.fold || body.childNodes.length > MOST) continue;
+    if (state.search ? row.holds : left-- > 0 && body.childNodes.length < 40) row.fold(true);
   }
   return table;
 }
@@ -106,9 +107,16 @@ function topDown(model, state) {
   const columns = figures(model, state), weigh = weight(model, state);
   const shown = columns.filter((column) => column.of.name === state.metric).map((column) => column.of);
   const is = (of) => shown.some((column) => column.all[of] !== 0);
-  const rows = (node) => callees(model, node, is, (of) => weigh((column) => column.all[of]))
-    .map((of) => rowOf(model, model.scope[of], valuesOf(columns, (column) => column.all[of]),
-      model.end[of] > of + 1 ? () => rows(of) : null));
+  const holds = new Uint8Array(model.count), asked = state.search.toLowerCase();
+  for (let node = model.count - 1; node >= 0; node--) {
+    const found = holds[node] || nameOf(model, model.scope[node]).toLowerCase().includes(asked);
+    if (found && model.parent[node] >= 0) holds[model.parent[node]] = 1;
+  }
+  const rows = (node) => callees(model, node, is, (of) => weigh((column) => column.all[of])).map((of) => ({
+    ...rowOf(model, model.scope[of], valuesOf(columns, (column) => column.all[of]),
+      model.end[of] > of + 1 ? () => rows(of) : null),
+    holds: holds[of] === 1,
+  }));
   return tree(columns.map((of) => of.label), rows(state.focus < model.count ? state.focus : -1), state);
 }
 
