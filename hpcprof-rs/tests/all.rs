@@ -23,5 +23,6 @@ mod predictions;
 mod queries;
 mod runs;
 mod support;
+mod sweep;
 mod synthetic;
 mod threads;
