@@ -131,7 +131,7 @@ fn write(
         let mut scopes = Scopes::default();
         let mut of = |contexts| Projection {
             contexts,
-            scopes: scopes.add(code, contexts.nodes()).flatten().collect(),
+            scopes: scopes.add(code, contexts.nodes()).collect(),
         };
         let projections = (of(logical), physical.map(of));
         (keys::contexts(logical.nodes(), code), projections, scopes)
@@ -141,7 +141,7 @@ fn write(
     let (named, folded) = parallel::both(threads, name, fold);
     let (keys, (logical_projection, physical_projection), mut scopes) = named;
     let Folded { tree: folded, of } = folded;
-    let folded_scopes: Vec<u32> = scopes.add(code, folded.iter().copied()).flatten().collect();
+    let folded_scopes: Vec<u32> = scopes.add(code, folded.iter().copied()).collect();
     let parents: Vec<_> = folded.iter().map(|node| node.parent).collect();
     let columns = ColumnFiles {
         directory: directory.path(),
@@ -162,7 +162,7 @@ fn write(
         threads,
     };
     let Added { made: catalogue, last, all, spreads } = values::add_up(inputs, || {
-        Catalogue::begin(experiment, (&folded, &folded_scopes), scopes, warnings, directory)
+        Catalogue::begin(experiment, (&folded, &folded_scopes), &scopes, warnings, directory)
     })?;
     let mut loops = code.loops.clone();
     let mut exclusive = Values::default();

@@ -1,11 +1,11 @@
 //! The command line: options, their help, and nothing else.
 
-use crate::catalogue::Projection;
 use crate::catalogue::metrics::EFFORT;
 use crate::checks::report::CheckFormat;
 use crate::exports;
 use crate::render::numbers::percentage;
 use crate::views::diff::METRICS;
+use crate::views::fold::FoldOptions;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
@@ -64,15 +64,6 @@ Examples:
 A context is the same in both if the procedures of yours that lead to it have the same names, wherever
 their lines moved and however they were inlined. Give databases of several runs (hpcprof-rs RUN1 RUN2 -o DB)
 to tell small differences from those between runs.";
-
-const SWEEP_EXAMPLES: &str = "\
-Examples:
-  hpcprof-rs sweep 1-database 2-database 4-database
-      speed-up, and where it is lost; `hpcrun-rs sweep` measures, builds and prints them at once
-  hpcprof-rs sweep hpcrun-app-sweep/1 hpcrun-app-sweep/2
-      the databases of such a sweep
-  hpcprof-rs sweep 1-database 2-database --format json > sweep.json
-      the same for scripts";
 
 const ADVISE_EXAMPLES: &str = "\
 Examples:
@@ -170,9 +161,6 @@ pub enum Command {
     /// Writes a page to look at: icicle, trees, source, threads, regions, critical path
     #[command(after_long_help = PAGE_EXAMPLES)]
     View(PageArgs),
-    /// Why a program does not scale: from databases on several numbers of workers
-    #[command(after_long_help = SWEEP_EXAMPLES)]
-    Sweep(SweepArgs),
     /// Writes the calling contexts in another profiler's format
     #[command(after_long_help = EXPORT_EXAMPLES)]
     Export(exports::Request),
@@ -251,18 +239,8 @@ pub struct ViewArgs {
     /// Show how the work of each row is spread over threads (logical projection, text or JSON)
     #[arg(long)]
     pub statistics: bool,
-    /// Call paths of the user's program, or of the machine
-    #[arg(long, value_enum, default_value_t = Projection::Logical)]
-    pub projection: Projection,
-    /// Show source lines
-    #[arg(long)]
-    pub lines: bool,
-    /// Show inlined code of the standard library and the system
-    #[arg(long)]
-    pub std_inlined: bool,
-    /// Show the task runtime's own frames and those of parallel loops in the logical projection
-    #[arg(long, visible_alias = "unfold")]
-    pub runtime_frames: bool,
+    #[command(flatten)]
+    pub fold: FoldOptions,
     /// Show each level of a recursion (text; the other formats always do)
     #[arg(long)]
     pub no_fold_recursion: bool,
@@ -399,17 +377,6 @@ pub struct PageArgs {
     pub no_source: bool,
 }
 
-/// Options of a sweep.
-#[derive(Debug, Args)]
-pub struct SweepArgs {
-    /// Databases of one program, each with --cores of its workers, the fewest workers first
-    #[arg(value_name = "DATABASE", required = true, num_args = 2..)]
-    pub databases: Vec<PathBuf>,
-    /// Output format
-    #[arg(long, value_enum, default_value_t = ReportFormat::Text)]
-    pub format: ReportFormat,
-}
-
 /// Options of a check.
 #[derive(Debug, Args)]
 pub struct CheckArgs {
@@ -470,7 +437,6 @@ mod tests {
             REGIONS_EXAMPLES,
             CHECK_EXAMPLES,
             ADVISE_EXAMPLES,
-            SWEEP_EXAMPLES,
         ];
         for line in examples.iter().flat_map(|text| text.lines()) {
             let words = line.trim().split(" > ").next().unwrap_or_default();
@@ -480,6 +446,6 @@ mod tests {
             }
         }
         let shown = examples.map(|text| text.matches("\n  hpcprof-rs ").count());
-        assert_eq!(shown, [3; 9]);
+        assert_eq!(shown, [3; 8]);
     }
 }

@@ -31,7 +31,6 @@ use crate::render::threads::Threads;
 use crate::render::{csv, folded, json, text};
 use crate::schema;
 use crate::sources::newest;
-use crate::sweep::{self, print::Sweep};
 use crate::views;
 use crate::views::diff::METRICS;
 use crate::views::fold::{FoldOptions, Folded, fold};
@@ -63,17 +62,6 @@ pub fn run(cli: Cli, style: Style, out: &mut impl Write) -> Result<()> {
         }
         Some(Command::Check(args)) => check(&args, out),
         Some(Command::View(args)) => page(&args, out),
-        Some(Command::Sweep(args)) => {
-            let databases = args.databases.iter().map(|path| Catalogue::open(path));
-            let databases: Vec<Catalogue> = databases.collect::<Result<_>>()?;
-            let steps = sweep::sweep(&databases)?;
-            let sweep = Sweep { steps: &steps, databases: &databases };
-            match args.format {
-                ReportFormat::Text => sweep.text(style, out),
-                ReportFormat::Json => sweep.json(out),
-            }
-            .map_err(Error::output)
-        }
         Some(Command::Export(args)) => export(args, out),
     }
 }
@@ -353,16 +341,12 @@ fn show(args: &ViewArgs, kind: ViewKind, style: Style, out: &mut impl Write) -> 
         None => MetricSelector::Effort,
     };
     let options = FoldOptions {
-        projection: args.projection,
-        lines: args.lines,
-        call_lines: false,
-        std_inlined: args.std_inlined,
-        runtime_frames: args.runtime_frames,
         recursion: (is_text || args.statistics) && !args.no_fold_recursion,
         start_up: is_text || args.statistics,
+        ..args.fold
     };
     if args.statistics {
-        let problem = match (args.format, args.projection) {
+        let problem = match (args.format, options.projection) {
             (Format::Text | Format::Json, Projection::Logical) => None,
             (_, Projection::Logical) => Some("as text and JSON only: give --format json"),
             (_, Projection::Physical) => Some("by logical context only: leave --projection out"),
@@ -449,7 +433,8 @@ fn whole_view(
     options: FoldOptions,
     (depth, metric): (Option<usize>, MetricSelector<'_>),
 ) -> Result<(View, Tree)> {
-    let Folded { tree, of } = fold(&catalogue.contexts(args.projection)?, &catalogue.code, options);
+    let Folded { tree, of } =
+        fold(&catalogue.contexts(options.projection)?, &catalogue.code, options);
     if args.format == Format::Folded {
         let contexts = 0..tree.nodes.len() as u32;
         metric.check_stackable(contexts.map(|context| tree.exclusive.of(context)))?;

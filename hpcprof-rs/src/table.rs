@@ -17,7 +17,6 @@ pub enum Column {
     OptionalInt(Vec<Option<i32>>),
     /// Amounts.
     Long(Vec<i64>),
-    /// Texts.
     Text(Vec<ByteArray>),
     /// Texts, some of which are missing.
     OptionalText(Vec<Option<ByteArray>>),

@@ -22,7 +22,7 @@ mod parallel_loops;
 mod predictions;
 mod queries;
 mod runs;
+mod schemas;
 mod support;
-mod sweep;
 mod synthetic;
 mod threads;

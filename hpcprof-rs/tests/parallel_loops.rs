@@ -11,7 +11,7 @@ const APP: u16 = 1;
 const SAMPLE: i64 = 5_000_000;
 const PLUMBING: &str = "rayon/src/iter/plumbing/mod.rs";
 const HELPER_NAME: &str = "rayon::iter::plumbing::bridge_producer_consumer::helper";
-const SOURCE: &str = "fn main() {
+pub(crate) const SOURCE: &str = "fn main() {
     let v = items();
     let a: u64 = v.par_iter().map(|x| x + 1).sum();
     let b: u64 = v
@@ -72,7 +72,7 @@ fn program(source: &str) -> Run {
 }
 
 /// Both loops, one of them with a stolen task, and what was counted.
-fn two_loops(source: &str) -> Run {
+pub(crate) fn two_loops(source: &str) -> Run {
     let mut run = program(source);
     let mut first = ThreadBuilder::new(1);
     let entry = first.entry();

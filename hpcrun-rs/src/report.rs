@@ -60,7 +60,7 @@ fn report(directory: &Path, with_path: bool) {
 }
 
 /// Another of the tools: beside this one, else in PATH.
-pub(crate) fn beside_us(name: &str) -> PathBuf {
+fn beside_us(name: &str) -> PathBuf {
     std::env::current_exe()
         .ok()
         .and_then(|me| Some(me.parent()?.join(name)))

@@ -22,7 +22,6 @@ pub struct TrackedProcess {
     pub host: String,
     /// The process's id on its host.
     pub pid: u32,
-    /// Its program.
     pub program: String,
     /// Cores that it may use; at least 1.
     pub cores: u32,
@@ -36,7 +35,6 @@ impl Catalogue {
         self.query(read_processes)
     }
 
-    /// The critical path of a process.
     pub fn critical_path(&self, process: &TrackedProcess) -> Result<CriticalPath> {
         self.query(|connection| read(connection, process.id))
     }

@@ -8,7 +8,6 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// A file that a database has.
 pub(super) struct DataFile {
     path: PathBuf,
     /// Its path in the database.

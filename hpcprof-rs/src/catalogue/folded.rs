@@ -12,7 +12,6 @@ use rusqlite::Result as SqlResult;
 pub struct FoldedContext {
     /// What it is. Its parent is not filled in.
     pub node: TreeNode,
-    /// Its key.
     pub key: i64,
     /// Its values and those of all contexts below it.
     pub inclusive: Vec<i64>,
@@ -23,7 +22,6 @@ pub struct FoldedContext {
 }
 
 impl FoldedContext {
-    /// Its row.
     pub(super) fn row(&self) -> i64 {
         self.rows.0
     }

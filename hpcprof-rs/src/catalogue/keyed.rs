@@ -18,6 +18,13 @@ use std::collections::BTreeMap;
 /// The contexts of a key: first and last rows, in order. Those that lie in others of the key are left out.
 pub type Ranges = Vec<(i64, i64)>;
 
+/// Adds a context behind others, unless it lies in the last one.
+pub(super) fn add_range(ranges: &mut Ranges, context: (i64, i64)) {
+    if ranges.last().is_none_or(|(_, before)| context.0 > *before) {
+        ranges.push(context);
+    }
+}
+
 impl Catalogue {
     /// The contexts of keys.
     pub fn ranges_of(&self, keys: &FastSet<i64>) -> Result<FastMap<i64, Ranges>> {
@@ -28,11 +35,7 @@ impl Catalogue {
             while let Some(row) = rows.next()? {
                 let key = row.get(2)?;
                 if keys.contains(&key) {
-                    let (first, last): (i64, i64) = (row.get(0)?, row.get(1)?);
-                    let ranges = found.entry(key).or_default();
-                    if ranges.last().is_none_or(|(_, before)| first > *before) {
-                        ranges.push((first, last));
-                    }
+                    add_range(found.entry(key).or_default(), (row.get(0)?, row.get(1)?));
                 }
             }
             Ok(found)

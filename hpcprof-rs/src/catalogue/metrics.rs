@@ -59,7 +59,6 @@ impl<'a> MetricSelector<'a> {
         }
     }
 
-    /// The expression, if it is one.
     pub fn derived(self) -> Option<&'a Expression> {
         match self {
             MetricSelector::Derived(expression) => Some(expression),

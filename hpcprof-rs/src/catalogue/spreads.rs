@@ -11,7 +11,6 @@ use rusqlite::OptionalExtension as _;
 /// How the inclusive work of a node is spread over the threads that have any. Times are nanoseconds.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Spread {
-    /// Threads.
     pub threads: u32,
     /// Threads that could have had some: these, and as many as the cores.
     pub takers: u32,
@@ -123,7 +122,6 @@ impl Catalogue {
         Ok(sums.iter().map(|sums| Spread::of(sums, takers)).collect())
     }
 
-    /// The spread of work in a context, if it has any.
     pub fn work_spread(&self, context: &FoldedContext) -> Result<Option<Spread>> {
         self.query(|connection| {
             let sql = "SELECT threads, inclusive, least, most, sigma FROM value

@@ -18,7 +18,6 @@ const BATCH: usize = 1 << 16;
 /// Contexts of the folded tree: ranges of ids with their ends, in order, none within another one.
 pub(super) type Ranges = [(i64, i64)];
 
-/// A value of a thread.
 pub(super) struct ThreadValue {
     /// The thread's position.
     pub(super) thread: usize,

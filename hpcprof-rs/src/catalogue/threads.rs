@@ -1,6 +1,6 @@
 //! Reads the threads of all runs: their values as a whole, and in the contexts of a procedure.
 
-use crate::catalogue::keyed::Ranges;
+use crate::catalogue::keyed::{Ranges, add_range};
 use crate::catalogue::sql::References;
 use crate::catalogue::{Catalogue, sql};
 use crate::error::{Error, Result};
@@ -24,7 +24,6 @@ pub struct Thread {
     pub ordinal: u32,
     /// The kernel's id.
     pub tid: u32,
-    /// Name.
     pub name: String,
     /// Samples that it took.
     pub samples: i64,
@@ -162,10 +161,7 @@ fn ranges(
     let mut rows = query.query([parameter])?;
     let mut ranges = Ranges::new();
     while let Some(row) = rows.next()? {
-        let (first, last) = (row.get(0)?, row.get(1)?);
-        if ranges.last().is_none_or(|(_, before)| first > *before) {
-            ranges.push((first, last));
-        }
+        add_range(&mut ranges, (row.get(0)?, row.get(1)?));
     }
     Ok(ranges)
 }

@@ -49,7 +49,6 @@ pub(super) fn write(
     }
 }
 
-/// A name as a frame.
 fn frame(name: &str) -> String {
     let name = name.replace(';', ":");
     let is_number = |word: &str| word.bytes().all(|b| b.is_ascii_digit() || b == b'.');

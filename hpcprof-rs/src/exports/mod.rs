@@ -12,8 +12,8 @@ mod speedscope;
 pub mod stacks;
 pub(crate) mod target;
 
+use crate::catalogue::Catalogue;
 use crate::catalogue::metrics::{MetricSelector, WORK};
-use crate::catalogue::{Catalogue, Projection};
 use crate::error::{Error, Result};
 use crate::exports::stacks::Stacks;
 use crate::render::numbers::percentage;
@@ -77,18 +77,8 @@ pub struct Request {
     /// or a sum of metrics [default: work]
     #[arg(long, value_name = "METRIC")]
     pub metric: Option<String>,
-    /// Call paths of the user's program, or of the machine
-    #[arg(long, value_enum, default_value_t = Projection::Logical)]
-    pub projection: Projection,
-    /// Source lines as frames; pprof, firefox and callgrind have the line of each frame in any case
-    #[arg(long)]
-    pub lines: bool,
-    /// Keep inlined code of the standard library and the system
-    #[arg(long)]
-    pub std_inlined: bool,
-    /// Keep the task runtime's own frames and those of parallel loops in the logical projection
-    #[arg(long, visible_alias = "unfold")]
-    pub runtime_frames: bool,
+    #[command(flatten)]
+    pub fold: FoldOptions,
     /// Least percentage of the metric for a context of folded and flamegraph; less is its caller's
     /// [default: flamegraph 0.1, folded 0]
     #[arg(long, value_name = "PERCENT", value_parser = percentage)]
@@ -115,13 +105,9 @@ pub fn export(catalogue: &Catalogue, request: &Request, out: &mut dyn Write) -> 
     let stacks = Stacks::read(
         catalogue,
         FoldOptions {
-            projection: request.projection,
-            lines: request.lines || format.has_lines_of_frames(),
+            lines: request.fold.lines || format.has_lines_of_frames(),
             call_lines: format.has_lines_of_frames(),
-            std_inlined: request.std_inlined,
-            runtime_frames: request.runtime_frames,
-            recursion: false,
-            start_up: false,
+            ..request.fold
         },
     )?;
     metric.check_stackable(stacks.contexts().map(|context| stacks.own(context)))?;

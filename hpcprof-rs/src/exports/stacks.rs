@@ -25,7 +25,6 @@ pub struct Metric {
 /// A procedure, loop or parallel loop together with a file that has code of it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Function {
-    /// What it is.
     pub label: Label,
     /// Its file, by index: that of the line in it, else that of its declaration.
     pub file: Option<u32>,
@@ -34,7 +33,6 @@ pub struct Function {
 /// A frame: a function, and the line that it is at.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Frame {
-    /// The function.
     pub function: Function,
     /// Line in the function's file; 0 when unknown.
     pub line: u32,
@@ -118,7 +116,6 @@ impl<'a> Stacks<'a> {
         &self.inclusive.of(context)[..self.metrics.len()]
     }
 
-    /// What a context is.
     pub fn label(&self, context: u32) -> Label {
         self.tree.nodes[context as usize].label.merged()
     }

@@ -7,14 +7,12 @@ use crate::metrics::syntax::{self, Operation, Step};
 use crate::metrics::unit::Unit;
 use std::ops::{Div, Mul};
 
-pub use crate::metrics::syntax::Fault;
+pub use crate::metrics::syntax::{Fault, Problem};
 
 /// A metric that expressions may name.
 #[derive(Clone, Copy, Debug)]
 pub struct Variable<'a> {
-    /// Its name.
     pub name: &'a str,
-    /// Its unit.
     pub unit: Unit,
     /// Whether values of several contexts add up.
     pub adds_up: bool,
@@ -26,15 +24,6 @@ pub struct Expression {
     text: String,
     steps: Vec<Operation>,
     meaning: Meaning,
-}
-
-/// What is wrong with a text, and where.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Problem {
-    /// Place in the text, in bytes.
-    pub at: usize,
-    /// What is wrong there.
-    pub fault: Fault,
 }
 
 impl Problem {
@@ -55,11 +44,9 @@ impl Problem {
 /// How a value changes with all variables together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Growth {
-    /// Not at all.
     Constant,
     /// As they do, so that values add up.
     Linear,
-    /// Otherwise.
     Other,
 }
 
@@ -128,7 +115,7 @@ impl Expression {
     /// Reads an expression, which may be a number.
     pub fn parse_any(text: &str, variables: &[Variable<'_>]) -> Result<Expression, Problem> {
         let names: Vec<&str> = variables.iter().map(|v| v.name).collect();
-        let steps = syntax::parse(text, &names).map_err(|(at, fault)| Problem { at, fault })?;
+        let steps = syntax::parse(text, &names)?;
         let meaning = meaning(&steps, variables)?;
         Ok(Expression {
             text: text.trim().to_owned(),

@@ -66,8 +66,14 @@ pub enum Fault {
     Meaningless(String),
 }
 
-/// The place of what is wrong in the text, in bytes, and what is wrong.
-type Parsed = Result<(), (usize, Fault)>;
+/// What is wrong with a text, and where: the place in bytes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Problem {
+    pub at: usize,
+    pub fault: Fault,
+}
+
+type Parsed = Result<(), Problem>;
 
 /// A text that is read from left to right.
 struct Parser<'a> {
@@ -81,7 +87,7 @@ struct Parser<'a> {
 
 /// Parses `text`, in which variables have these names, to operations in postfix order. An error has its place
 /// in the text, in bytes.
-pub(super) fn parse(text: &str, names: &[&str]) -> Result<Vec<Step>, (usize, Fault)> {
+pub(super) fn parse(text: &str, names: &[&str]) -> Result<Vec<Step>, Problem> {
     let mut parser = Parser { text, at: 0, names, nested: 0, steps: Vec::new() };
     if let Some(position) = names.iter().position(|name| *name == text) {
         parser.push(Operation::Variable(position), 0);
@@ -91,7 +97,7 @@ pub(super) fn parse(text: &str, names: &[&str]) -> Result<Vec<Step>, (usize, Fau
     parser.sum()?;
     match parser.rest() {
         "" => Ok(parser.steps),
-        _ => Err((parser.at, Fault::Expected("an operator"))),
+        _ => Err(Problem { at: parser.at, fault: Fault::Expected("an operator") }),
     }
 }
 
@@ -121,7 +127,7 @@ impl<'a> Parser<'a> {
     }
 
     fn fail(&self, fault: Fault) -> Parsed {
-        Err((self.at, fault))
+        Err(Problem { at: self.at, fault })
     }
 
     fn sum(&mut self) -> Parsed {

@@ -17,11 +17,9 @@ pub struct Module {
 /// A procedure; or a loop of the machine code or a partial root, under the name that it has in views.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Procedure {
-    /// Its name.
     pub name: String,
     /// Index of its module.
     pub module: Option<u32>,
-    /// Its declaration.
     pub declared: Option<SourceLocation>,
     /// Whose code it is.
     pub origin: Origin,
@@ -45,7 +43,6 @@ pub struct SplitCounts {
 }
 
 impl SplitCounts {
-    /// Adds other counts.
     pub fn add(&mut self, other: SplitCounts) {
         self.splits = self.splits.saturating_add(other.splits);
         self.steals = self.steals.saturating_add(other.steals);
@@ -55,7 +52,6 @@ impl SplitCounts {
     }
 }
 
-/// A parallel loop.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ParallelLoop {
     /// What it is called.
@@ -64,7 +60,6 @@ pub struct ParallelLoop {
     pub quoted: bool,
     /// The procedure by which the program enters the library, by index.
     pub entry: u32,
-    /// Where it is called.
     pub call: Option<SourceLocation>,
     /// `None` when the task runtime did not count.
     pub counts: Option<SplitCounts>,
@@ -94,11 +89,9 @@ pub struct Code {
     pub files: Vec<String>,
     /// Load modules.
     pub modules: Vec<Module>,
-    /// Procedures.
     pub procedures: Vec<Procedure>,
     /// Loops and partial roots.
     pub regions: Vec<Procedure>,
-    /// Parallel loops.
     pub loops: Vec<ParallelLoop>,
 }
 
@@ -113,7 +106,6 @@ impl Code {
         &self.modules[index as usize].path
     }
 
-    /// A procedure.
     pub fn procedure(&self, index: u32) -> &Procedure {
         &self.procedures[index as usize]
     }
@@ -123,7 +115,6 @@ impl Code {
         procedure.module.map(|m| self.module(m))
     }
 
-    /// A parallel loop.
     pub fn parallel_loop(&self, index: u32) -> &ParallelLoop {
         &self.loops[index as usize]
     }

@@ -15,13 +15,11 @@ pub struct ContextIndex(pub u32);
 /// What a context stands for, wherever it is called from.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Scope {
-    /// Its kind.
     pub kind: Kind,
     /// Its procedure (of a line: the one whose line it is).
     pub procedure: ProcedureIndex,
     /// The line of a [`Kind::Line`].
     pub line: Option<Line>,
-    /// Where it is called.
     pub call: Option<Line>,
     /// Column of the call, where it tells parallel loops of one line apart; else 0.
     pub column: u32,
@@ -33,7 +31,6 @@ pub struct Scope {
 type Node = (u32, u32);
 const NO_PARENT: u32 = u32::MAX;
 
-/// A tree of contexts.
 #[derive(Debug, Default)]
 pub struct ContextTree {
     scopes: NumberedSet<Scope>,
@@ -80,7 +77,6 @@ impl ContextTree {
         self.contexts.keys()[context.0 as usize].1
     }
 
-    /// All scopes.
     pub fn scopes(&self) -> &NumberedSet<Scope> {
         &self.scopes
     }

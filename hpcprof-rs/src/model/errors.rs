@@ -27,7 +27,6 @@ pub struct Errors<'a> {
 /// An amount that rests on samples.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Sampled {
-    /// The amount.
     pub amount: f64,
     /// Its standard error.
     pub error: f64,
@@ -58,26 +57,31 @@ impl Errors<'_> {
         }
     }
 
-    fn sampled(self, amount: f64, squares: f64) -> Sampled {
+    /// The sum of a metric, or of effort without one, and of its squares.
+    fn sums(self, metric: Option<usize>, values: &[i64]) -> Option<(f64, f64)> {
+        let Some(metric) = metric else {
+            let square = values.get(first_square(values.len()) + EFFORT);
+            let sum = values.iter().take(FIXED.len()).map(|v| *v as f64).sum();
+            return Some((sum, square.map_or(0.0, |v| *v as f64 * SQUARE_NS)));
+        };
+        Some((values[metric] as f64, self.squares(metric, values)?))
+    }
+
+    fn sampled(self, (amount, squares): (f64, f64)) -> Sampled {
         let shared = amount / (self.samples as f64 + 1.0).sqrt();
         Sampled { amount, error: (squares - shared * shared).max(0.0).sqrt(), shared }
     }
 
     /// A metric of a context with these values; `None` if it is measured, not sampled.
     pub fn of(self, metric: usize, values: &[i64]) -> Option<Sampled> {
-        let squares = self.squares(metric, values)?;
-        Some(self.sampled(values[metric] as f64, squares))
+        self.sums(Some(metric), values).map(|sums| self.sampled(sums))
     }
 
     /// Work, idleness and overhead together.
     pub fn of_effort(self, values: &[i64]) -> Sampled {
-        let amount = values.iter().take(FIXED.len()).map(|v| *v as f64).sum();
-        let square = values.get(first_square(values.len()) + EFFORT);
-        self.sampled(amount, square.map_or(0.0, |v| *v as f64 * SQUARE_NS))
+        self.sampled(self.sums(None, values).unwrap_or_default())
     }
-}
 
-impl Errors<'_> {
     /// The standard error of a sum of work, idleness and overhead with these weights. What a sample has of
     /// each belongs together: the squares of effort tell how much.
     pub fn of_weighted(self, weights: [f64; FIXED.len()], values: &[i64]) -> f64 {
@@ -97,15 +101,8 @@ impl Errors<'_> {
     /// The standard error of a part of a time that is known as a whole; of effort without a metric. `None` if
     /// the metric is measured, not sampled.
     pub fn of_part(self, metric: Option<usize>, part: &[i64], whole: &[i64]) -> Option<f64> {
-        let sums = |values: &[i64]| match metric {
-            Some(metric) => Some((values[metric] as f64, self.squares(metric, values)?)),
-            None => {
-                let square = values.get(first_square(values.len()) + EFFORT);
-                let sum: f64 = values.iter().take(FIXED.len()).map(|v| *v as f64).sum();
-                Some((sum, square.map_or(0.0, |v| *v as f64 * SQUARE_NS)))
-            }
-        };
-        let ((sum, squares), (all, all_squares)) = (sums(part)?, sums(whole)?);
+        let (sum, squares) = self.sums(metric, part)?;
+        let (all, all_squares) = self.sums(metric, whole)?;
         let share = if all > 0.0 { sum / all } else { 0.0 };
         let others = (all_squares - squares).max(0.0);
         Some((squares * (1.0 - share).powi(2) + others * share.powi(2)).sqrt())

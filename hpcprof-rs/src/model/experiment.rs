@@ -40,7 +40,6 @@ impl ProcessSummary {
     }
 }
 
-/// One thread.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ThreadSummary {
     /// Index of its process in [`Experiment::processes`].
@@ -83,7 +82,6 @@ pub struct Loss {
 }
 
 impl Loss {
-    /// Adds others.
     pub fn add(&mut self, other: Loss) {
         self.samples = self.samples.saturating_add(other.samples);
         self.nanoseconds = self.nanoseconds.saturating_add(other.nanoseconds);

@@ -6,9 +6,7 @@ use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 use std::hash::{BuildHasher as _, Hash};
 
-/// A map.
 pub type FastMap<K, V> = std::collections::HashMap<K, V, FixedState>;
-/// A set.
 pub type FastSet<K> = std::collections::HashSet<K, FixedState>;
 /// A set whose elements have numbers, in the order in which they were added.
 pub type NumberedSet<K> = indexmap::IndexSet<K, FixedState>;

@@ -21,7 +21,6 @@ pub struct LoopIndex(pub u32);
 pub struct LoopKey {
     /// The procedure by which the program enters the library (`ParallelIterator::sum`).
     pub entry: ProcedureIndex,
-    /// Where it is called.
     pub call: Option<Line>,
     /// Column of the call, where several loops begin on that line by the same procedure; else 0.
     pub column: u32,

@@ -19,7 +19,6 @@ pub const ON_PATH: &str = "on_path";
 /// Name of the span of the critical path if a procedure took no time. It belongs to procedures, not contexts.
 pub const ZEROED: &str = "zeroed";
 
-/// A metric.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Metric {
     /// Stable name, as in the JSON views.

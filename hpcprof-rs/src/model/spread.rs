@@ -11,7 +11,6 @@ pub struct Spread {
     pub least: i64,
     /// Largest amount.
     pub most: i64,
-    /// Threads that have any.
     pub threads: u32,
 }
 

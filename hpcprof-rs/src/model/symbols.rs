@@ -69,7 +69,6 @@ pub struct Procedure {
     pub name: Text,
     /// Its module; `None` for what is no code (a partial root).
     pub module: Option<ModuleIndex>,
-    /// Where it is declared.
     pub declared: Option<Line>,
     /// Whose code it is.
     pub origin: Origin,
@@ -84,7 +83,6 @@ numbered! {
         Procedure = 1, "procedure";
         /// A procedure inlined in its parent.
         Inlined = 2, "inlined";
-        /// A loop.
         Loop = 3, "loop";
         /// A source line.
         Line = 4, "line";
@@ -106,7 +104,6 @@ numbered! {
 pub struct FrameScope {
     /// [`Kind::Procedure`] first, then inlined procedures and loops.
     pub kind: Kind,
-    /// Which.
     pub procedure: ProcedureIndex,
     /// Where an inlined procedure is called.
     pub call: Option<Line>,
@@ -144,7 +141,6 @@ pub struct Symbols {
     pub copies: BTreeMap<ModuleIndex, PathBuf>,
     /// Those whose structure is known. Samples in others stay under the module's name.
     pub analysed: BTreeSet<ModuleIndex>,
-    /// Procedures.
     pub procedures: NumberedSet<Procedure>,
     /// Meanings of addresses.
     pub frames: Vec<Frame>,
@@ -168,7 +164,6 @@ impl Symbols {
         index.map(|index| ProcedureIndex(index as u32))
     }
 
-    /// The text of an id.
     pub fn text(&self, id: Text) -> &str {
         self.texts.get_index(id.0 as usize).map_or("", String::as_str)
     }
@@ -178,12 +173,10 @@ impl Symbols {
         &self.modules[id.0 as usize]
     }
 
-    /// A procedure.
     pub fn procedure(&self, id: ProcedureIndex) -> &Procedure {
         &self.procedures[id.0 as usize]
     }
 
-    /// The name of a procedure.
     pub fn name_of(&self, id: ProcedureIndex) -> &str {
         self.text(self.procedure(id).name)
     }

@@ -4,9 +4,10 @@
 use crate::model::code::{Code, ParallelLoop, Procedure};
 use crate::model::symbols::Kind;
 use hpc_formats::structure::Origin;
+use serde::{Deserialize, Serialize};
 
 /// A place in the source.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct SourceLocation {
     /// Index of the file.
     pub file: u32,
@@ -15,7 +16,7 @@ pub struct SourceLocation {
 }
 
 /// Where a context is called from.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub enum Call {
     /// Not known.
     Unknown,
@@ -45,7 +46,7 @@ impl Call {
 }
 
 /// What a context or a node of a view stands for.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub enum Label {
     /// A procedure, by index.
     Procedure(u32),
@@ -68,7 +69,6 @@ pub enum Label {
 }
 
 impl Label {
-    /// Its kind.
     pub fn kind(self) -> Kind {
         match self {
             Label::Procedure(_) => Kind::Procedure,
@@ -91,7 +91,6 @@ impl Label {
         }
     }
 
-    /// The procedure that it is.
     pub fn procedure(self) -> Option<u32> {
         match self {
             Label::Procedure(procedure) | Label::Inlined(procedure) => Some(procedure),
@@ -109,7 +108,6 @@ impl Label {
         matches!(self, Label::Pruned(_))
     }
 
-    /// The parallel loop that it is.
     pub fn parallel_loop(self, code: &Code) -> Option<&ParallelLoop> {
         match self {
             Label::ParallelLoop(index) => Some(code.parallel_loop(index)),
@@ -152,13 +150,12 @@ impl Label {
 }
 
 /// A context, or a node of a view.
-#[derive(Clone, Copy, PartialEq, Debug)]
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct TreeNode {
     /// What is above it: the calling or enclosing context.
     pub parent: Option<u32>,
     /// What it stands for.
     pub label: Label,
-    /// Where it is called.
     pub call: Call,
     /// Whether it is a task runtime's frame, which has no user-level frame.
     pub is_runtime: bool,
@@ -186,7 +183,7 @@ impl TreeNode {
 }
 
 /// The values of all metrics for each node of a tree.
-#[derive(Clone, PartialEq, Debug, Default)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Values {
     metrics: usize,
     all: Vec<i64>,
@@ -229,13 +226,11 @@ impl Values {
         &self.all[start..start + self.metrics]
     }
 
-    /// Adds to the values of a node.
     pub fn add(&mut self, node: u32, values: &[i64]) {
         let start = node as usize * self.metrics;
         add_all(&mut self.all[start..start + self.metrics], values);
     }
 
-    /// Subtracts from the values of a node.
     pub fn subtract(&mut self, node: u32, values: &[i64]) {
         let start = node as usize * self.metrics;
         for (slot, value) in self.all[start..].iter_mut().zip(values) {
@@ -243,7 +238,6 @@ impl Values {
         }
     }
 
-    /// Adds to one value of a node.
     pub fn add_one(&mut self, node: u32, metric: usize, value: i64) {
         let slot = &mut self.all[node as usize * self.metrics + metric];
         *slot = slot.saturating_add(value);
@@ -293,11 +287,10 @@ pub fn add_all(to: &mut [i64], values: &[i64]) {
 }
 
 /// Contexts with exclusive values.
-#[derive(Clone, PartialEq, Debug, Default)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Tree {
     /// Contexts, parents first.
     pub nodes: Vec<TreeNode>,
-    /// Exclusive values.
     pub exclusive: Values,
 }
 
@@ -314,8 +307,27 @@ impl Tree {
         self.nodes.len() as u32 - 1
     }
 
-    /// Inclusive values.
     pub fn inclusive(&self) -> Values {
         self.exclusive.inclusive(self.nodes.iter().map(|n| n.parent))
+    }
+
+    /// Whether all that it refers to is there: a tree that was read may be of any make.
+    pub fn is_sound(&self, code: &Code, metrics: usize) -> bool {
+        let is_sound = |(id, node): (usize, &TreeNode)| {
+            let (index, count) = match node.label {
+                Label::Procedure(p) | Label::Inlined(p) => (p, code.procedures.len()),
+                Label::Loop(r) | Label::Partial(r) => (r, code.regions.len()),
+                Label::ParallelLoop(l) => (l, code.loops.len()),
+                Label::Line(at) => (at.file, code.files.len()),
+                Label::Module(_) | Label::File(_) => return false,
+                Label::Pruned(_) => (0, 1),
+            };
+            (index as usize) < count
+                && node.parent.is_none_or(|parent| (parent as usize) < id)
+                && node.call.location().is_none_or(|at| (at.file as usize) < code.files.len())
+                && node.parallel_loop.is_none_or(|l| (l as usize) < code.loops.len())
+        };
+        (self.exclusive.metrics, self.exclusive.all.len()) == (metrics, metrics * self.nodes.len())
+            && self.nodes.iter().enumerate().all(is_sound)
     }
 }

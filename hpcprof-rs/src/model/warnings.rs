@@ -17,17 +17,14 @@ impl Warnings {
         self.lines.insert(one_line(text.as_ref()));
     }
 
-    /// Adds a detail.
     pub fn add_detail(&mut self, text: &str) {
         self.details.insert(one_line(text));
     }
 
-    /// All of them.
     pub fn lines(&self) -> impl ExactSizeIterator<Item = &str> {
         self.lines.iter().map(String::as_str)
     }
 
-    /// All details.
     pub fn details(&self) -> impl Iterator<Item = &str> {
         self.details.iter().map(String::as_str)
     }

@@ -187,7 +187,6 @@ fn procedures(frame: &Frame) -> impl Iterator<Item = (ProcedureIndex, Option<Lin
     })
 }
 
-/// A procedure, and a line in it.
 type Found = (ProcedureIndex, Option<Line>);
 
 /// The innermost procedure of the user's own code in a frame.

@@ -13,7 +13,6 @@ use hpcstruct_rs::parallel;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// What was sampled in one module.
 #[derive(Clone, Debug, Default)]
 pub struct SampledModule {
     /// Sampled addresses, as the module states them.
@@ -22,7 +21,6 @@ pub struct SampledModule {
     pub samples: u64,
 }
 
-/// What was sampled, by module.
 pub type SampledModules = BTreeMap<ModuleIndex, SampledModule>;
 
 /// The modules of one process.
@@ -34,7 +32,6 @@ pub struct LoadMap {
 }
 
 impl LoadMap {
-    /// The module of an address.
     pub fn module(&self, address: CodeAddress) -> Option<ModuleIndex> {
         self.modules.get(&address.module().0).copied()
     }

@@ -45,34 +45,31 @@ pub fn process(
         ));
     }
     let is_another_user = file.is_some_and(|f| f.unprofiled.iter().any(|u| u.reason == USER));
-    if file.is_some() && end.is_none() && !is_another_user {
-        warnings.add(format!(
-            "process {} ({}) did not end in order (crashed, was killed, or still runs): \
-             figures go up to its last sample",
-            start.pid, start.executable
-        ));
-    }
-    if end.as_ref().is_some_and(|end| end.reason == SANDBOX) {
-        warnings.add(format!(
-            "process {} ({}) entered a sandbox (seccomp) that refuses what samples need: what it did from \
-             then on is in no figure",
-            start.pid, start.executable
-        ));
-    }
-    if end.as_ref().is_some_and(|end| end.reason == TRACED) {
-        warnings.add(format!(
-            "process {} ({}) was traced by another program (a debugger, strace, or by ptrace), which samples \
-             would disturb: what it did then is in no figure",
-            start.pid, start.executable
-        ));
-    }
-    if is_another_user {
-        warnings.add(format!(
-            "process {} ({}) became another user, who may not write into the measurement directory: threads \
-             and processes that began then are in no figure; chown the directory to that user before the run \
-             (-o DIR)",
-            start.pid, start.executable
-        ));
+    let ended = |by: &str| end.as_ref().is_some_and(|end| end.reason == by);
+    for (is_so, text) in [
+        (
+            file.is_some() && end.is_none() && !is_another_user,
+            "did not end in order (crashed, was killed, or still runs): figures go up to its last sample",
+        ),
+        (
+            ended(SANDBOX),
+            "entered a sandbox (seccomp) that refuses what samples need: what it did from then on is in no \
+             figure",
+        ),
+        (
+            ended(TRACED),
+            "was traced by another program (a debugger, strace, or by ptrace), which samples would disturb: \
+             what it did then is in no figure",
+        ),
+        (
+            is_another_user,
+            "became another user, who may not write into the measurement directory: threads and processes \
+             that began then are in no figure; chown the directory to that user before the run (-o DIR)",
+        ),
+    ] {
+        if is_so {
+            warnings.add(format!("process {} ({}) {text}", start.pid, start.executable));
+        }
     }
     if start.period_ns == 0 {
         start.period_ns = headers().map(|h| h.period_ns).next().unwrap_or(0);

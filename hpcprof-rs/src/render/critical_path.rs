@@ -35,9 +35,7 @@ const LEAST_NAME: usize = 4;
 /// A critical path to print.
 #[derive(Clone, Copy, Debug)]
 pub struct PathView<'a> {
-    /// The path.
     pub path: &'a CriticalPath,
-    /// Its process.
     pub process: &'a TrackedProcess,
     /// The other processes, the longest path first.
     pub others: &'a [TrackedProcess],

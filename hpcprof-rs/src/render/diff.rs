@@ -26,9 +26,7 @@ const SIDES: [&str; 2] = ["a", "b"];
 /// A comparison to print.
 #[derive(Clone, Copy, Debug)]
 pub struct Comparison<'a> {
-    /// What differs.
     pub diff: &'a Diff,
-    /// The databases.
     pub databases: [&'a Catalogue; 2],
 }
 

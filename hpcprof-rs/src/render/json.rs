@@ -117,7 +117,6 @@ impl<'a> Columns<'a> {
         }
     }
 
-    /// All names.
     fn names(&self) -> String {
         let derived = self.derived.iter().map(|(key, _)| key);
         array(self.keys.iter().map(|(key, _)| key).chain(derived))

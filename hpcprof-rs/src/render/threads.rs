@@ -26,7 +26,6 @@ const LEAST_NAME: usize = 24;
 /// A table to print.
 #[derive(Clone, Copy, Debug)]
 pub struct Threads<'a> {
-    /// The table.
     pub table: &'a threads::Table<'a>,
     /// The database.
     pub catalogue: &'a Catalogue,

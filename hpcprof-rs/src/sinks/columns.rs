@@ -107,7 +107,6 @@ pub struct ColumnFiles<'a> {
     pub directory: &'a Path,
     /// Runs, processes, metrics and names.
     pub experiment: &'a Experiment,
-    /// The logical projection.
     pub logical: Projection<'a>,
     /// What only its contexts have.
     pub own: Own<'a>,
@@ -121,7 +120,6 @@ pub struct ColumnFiles<'a> {
 pub struct Projection<'a> {
     /// What they are.
     pub contexts: &'a Numbers,
-    /// The scope of each.
     pub scopes: Vec<u32>,
 }
 
@@ -129,7 +127,6 @@ pub struct Projection<'a> {
 pub struct Own<'a> {
     /// The folded context of each that has values.
     pub folded: &'a [Option<u32>],
-    /// The key of each.
     pub keys: Vec<i64>,
 }
 

@@ -25,7 +25,6 @@ use std::path::Path;
 pub struct Catalogue<'a> {
     connection: Connection,
     experiment: &'a Experiment,
-    scopes: Scopes,
     directory: &'a StagedDirectory,
 }
 
@@ -35,17 +34,13 @@ impl<'a> Catalogue<'a> {
     pub fn begin(
         experiment: &'a Experiment,
         folded: (&[TreeNode], &[u32]),
-        scopes: Scopes,
+        scopes: &Scopes,
         warnings: &Warnings,
         directory: &'a StagedDirectory,
     ) -> Result<Catalogue<'a>> {
-        let written = begin_file(experiment, folded, warnings, &directory.file());
-        Ok(Catalogue {
-            connection: written.map_err(|e| failed(directory, &e))?,
-            experiment,
-            scopes,
-            directory,
-        })
+        let written = begin_file(experiment, folded, scopes, warnings, &directory.file());
+        let connection = written.map_err(|e| failed(directory, &e))?;
+        Ok(Catalogue { connection, experiment, directory })
     }
 
     /// Writes the values of the folded tree: its contexts' parents, their exclusive values, and how the
@@ -80,15 +75,18 @@ impl<'a> Catalogue<'a> {
     }
 
     fn end_file(
-        mut self,
+        self,
         loops: &[ParallelLoop],
         summaries: &[(&'static str, Tree)],
         files: &[DataFile],
     ) -> rusqlite::Result<()> {
-        let (connection, code) = (&self.connection, &self.experiment.code);
+        let connection = &self.connection;
         write_loops(connection, loops)?;
-        write_summaries(connection, summaries, &mut self.scopes, code)?;
-        write_scopes(connection, &self.scopes)?;
+        insert(connection, "summary", summaries, |rows, _, (view, tree)| {
+            let json = serde_json::to_string(tree);
+            let json = json.map_err(|e| rusqlite::Error::ToSqlConversionFailure(e.into()))?;
+            rows.add(params![view, json])
+        })?;
         insert(connection, "data_file", files, |rows, _, file| {
             rows.add(params![file.path, signed(file.bytes), file.crc32])
         })?;
@@ -104,7 +102,8 @@ fn failed(directory: &StagedDirectory, error: &rusqlite::Error) -> Error {
 
 fn begin_file(
     experiment: &Experiment,
-    (folded, scopes): (&[TreeNode], &[u32]),
+    (folded, scopes_of): (&[TreeNode], &[u32]),
+    scopes: &Scopes,
     warnings: &Warnings,
     path: &Path,
 ) -> rusqlite::Result<Connection> {
@@ -123,7 +122,8 @@ fn begin_file(
     write_processes(&connection, experiment)?;
     write_threads(&connection, experiment)?;
     write_code(&connection, &experiment.code)?;
-    write_contexts(&connection, &experiment.code, folded, scopes)?;
+    write_scopes(&connection, scopes)?;
+    write_contexts(&connection, &experiment.code, folded, scopes_of)?;
     let (logical, physical) = (experiment.logical_contexts, experiment.physical_contexts);
     let same_as = physical.is_none().then_some("logical");
     let projections =
@@ -409,36 +409,4 @@ fn write_values(
         }
     }
     rows.end()
-}
-
-/// Writes the stored views.
-fn write_summaries(
-    connection: &Connection,
-    summaries: &[(&str, Tree)],
-    scopes: &mut Scopes,
-    code: &Code,
-) -> rusqlite::Result<()> {
-    let mut rows = Rows::new(connection, "summary");
-    let mut values = Rows::new(connection, "summary_value");
-    let mut before = 0;
-    for (view, summary) in summaries {
-        let scopes = scopes.add(code, summary.nodes.iter().copied());
-        let own_id = |index: u32| id(before + index);
-        for ((index, node), scope) in (0..).zip(&summary.nodes).zip(scopes) {
-            let nodes = match node.label {
-                Label::Pruned(nodes) => nodes,
-                _ => 1,
-            };
-            let (parent, scope) = (node.parent.map(own_id), scope.map(id));
-            rows.add(params![own_id(index), view, parent, scope, node.recursion, nodes])?;
-            for (metric, value) in summary.exclusive.of(index).iter().enumerate() {
-                if *value != 0 {
-                    values.add(params![own_id(index), metric as i64, value])?;
-                }
-            }
-        }
-        before += summary.nodes.len() as u32;
-    }
-    rows.end()?;
-    values.end()
 }

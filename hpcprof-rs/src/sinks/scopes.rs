@@ -7,13 +7,11 @@ use crate::model::tree::{Call, Label, TreeNode};
 /// What contexts stand for, wherever they are called from.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Scope {
-    /// What it is.
     pub label: Label,
     /// The procedure whose code it is; `None` for a partial root or what lies in one.
     pub procedure: Option<u32>,
     /// The loop or partial root that it is, or whose line it is.
     pub region: Option<u32>,
-    /// Where it is called.
     pub call: Call,
     /// Whether it is a task runtime's frame.
     pub is_runtime: bool,
@@ -29,12 +27,12 @@ impl Scopes {
         self.0.iter()
     }
 
-    /// The scope of each node of a tree; those of what is left out have none.
+    /// The scope of each node of a tree.
     pub fn add(
         &mut self,
         code: &Code,
         nodes: impl Iterator<Item = TreeNode>,
-    ) -> impl Iterator<Item = Option<u32>> {
+    ) -> impl Iterator<Item = u32> {
         // The procedure and the region around each context.
         let mut around: Vec<(Option<u32>, Option<u32>)> = Vec::with_capacity(nodes.size_hint().0);
         nodes.map(move |node| {
@@ -48,7 +46,7 @@ impl Scopes {
             around.push((procedure, region));
             let TreeNode { label, call, is_runtime, .. } = node;
             let scope = Scope { label, procedure, region, call, is_runtime };
-            (!label.is_pruned()).then(|| self.0.insert_full(scope).0 as u32)
+            self.0.insert_full(scope).0 as u32
         })
     }
 }

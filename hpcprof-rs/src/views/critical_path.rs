@@ -38,7 +38,6 @@ pub enum Part<P> {
 }
 
 impl<P> Part<P> {
-    /// Its time.
     pub fn time(&self) -> u64 {
         match self {
             Part::Segment(segment) => segment.time,

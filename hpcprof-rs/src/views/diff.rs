@@ -49,7 +49,6 @@ impl Compared {
 /// A context, or several of one key.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Node {
-    /// Its key.
     pub key: i64,
     /// The node around it.
     pub parent: Option<usize>,
@@ -63,7 +62,6 @@ pub struct Node {
     pub compared: Compared,
 }
 
-/// What differs.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Diff {
     /// Runs of each database.

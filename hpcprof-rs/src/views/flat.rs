@@ -52,7 +52,7 @@ fn scopes(tree: &Tree, context: u32) -> Vec<u32> {
 
 /// Arranges a tree of contexts; says of each context with values which node has them.
 pub fn arrange(tree: &Tree, code: &Code) -> (View, Vec<Option<u32>>) {
-    let mut view = View::new(ViewKind::Flat, tree.exclusive.totals());
+    let mut out = Tree::new(tree.exclusive.metrics());
     let mut nodes = vec![None; tree.nodes.len()];
     let mut index: FastMap<(Option<u32>, Label), u32> = FastMap::default();
     for context in 0..tree.nodes.len() as u32 {
@@ -62,20 +62,19 @@ pub fn arrange(tree: &Tree, code: &Code) -> (View, Vec<Option<u32>>) {
         }
         let mut at = None;
         for label in path(tree, code, context) {
-            let add = || view.push(TreeNode::new(at, label));
+            let add = || out.push(TreeNode::new(at, label));
             let id = *index.entry((at, label.merged())).or_insert_with(add);
             if let Label::Procedure(_) = label {
-                view.nodes[id as usize].label = label;
+                out.nodes[id as usize].label = label;
             }
-            view.inclusive.add(id, values);
             at = Some(id);
         }
         if let Some(leaf) = at {
-            view.exclusive.add(leaf, values);
+            out.exclusive.add(leaf, values);
         }
         nodes[context as usize] = at;
     }
-    (view, nodes)
+    (View::of(ViewKind::Flat, &out), nodes)
 }
 
 /// Module, file, procedure, loops from the outside in, line.

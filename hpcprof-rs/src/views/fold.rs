@@ -17,22 +17,29 @@ use crate::model::tree::{Call, Label, SourceLocation, Tree, TreeNode, Values};
 use hpc_formats::structure::Origin;
 use hpcstruct_rs::known;
 
-/// What to fold.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// What to fold: options of commands, and what follows from their formats.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::Args)]
 pub struct FoldOptions {
-    /// The projection that the tree shows.
+    /// Call paths of the user's program, or of the machine
+    #[arg(long, value_enum, default_value_t = Projection::Logical)]
     pub projection: Projection,
-    /// Keep lines.
+    /// Show source lines; pprof, firefox and callgrind have the line of each frame in any case
+    #[arg(long)]
     pub lines: bool,
-    /// Keep contexts apart by the line in their caller that calls them, whatever is folded between the two.
-    pub call_lines: bool,
-    /// Keep inlined code of the standard library and the system.
+    /// Show inlined code of the standard library and the system
+    #[arg(long)]
     pub std_inlined: bool,
-    /// Keep the task runtime's frames in the logical projection.
+    /// Show the task runtime's own frames and those of parallel loops in the logical projection
+    #[arg(long, visible_alias = "unfold")]
     pub runtime_frames: bool,
-    /// Fold recursion into the outermost activation.
+    // Keeps contexts apart by the line in their caller that calls them, whatever is folded between the two.
+    #[arg(skip)]
+    pub call_lines: bool,
+    // Folds recursion into the outermost activation.
+    #[arg(skip)]
     pub recursion: bool,
-    /// Fold frames that start the program and its threads.
+    // Folds frames that start the program and its threads.
+    #[arg(skip)]
     pub start_up: bool,
 }
 

@@ -9,7 +9,6 @@ use std::cmp::Ordering;
 /// A column of the table.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Column<'a> {
-    /// Samples.
     Samples,
     /// Work, idleness and overhead together, nanoseconds.
     Effort,
@@ -111,7 +110,6 @@ impl Spread {
     }
 }
 
-/// All threads as one.
 pub fn total_of(threads: &[&Thread]) -> Thread {
     let metrics = threads.iter().map(|t| t.values.len()).max().unwrap_or(OVERHEAD + 1);
     let all = |value: &dyn Fn(&Thread) -> i64| sum(threads.iter().map(|t| value(t)));
@@ -129,16 +127,13 @@ pub fn total_of(threads: &[&Thread]) -> Thread {
 pub struct Summary {
     /// A thread of the process that it is about; `None` for all processes.
     pub process: Option<Thread>,
-    /// Threads.
     pub threads: usize,
     /// Spreads by column.
     pub spreads: Vec<Spread>,
 }
 
-/// The table.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Table<'a> {
-    /// Columns.
     pub columns: Vec<Column<'a>>,
     /// Threads, those with most of the metric first.
     pub threads: Vec<Thread>,

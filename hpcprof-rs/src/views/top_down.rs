@@ -10,13 +10,7 @@ use crate::views::view::{View, ViewKind, largest_first};
 
 /// Arranges a tree of contexts; says of each context which node has its values.
 pub fn arrange(tree: &Tree) -> (View, Vec<Option<u32>>) {
-    let mut view = View::new(ViewKind::TopDown, tree.exclusive.totals());
-    for node in &tree.nodes {
-        view.push(*node);
-    }
-    view.inclusive = tree.inclusive();
-    view.exclusive.clone_from(&tree.exclusive);
-    (view, (0..tree.nodes.len() as u32).map(Some).collect())
+    (View::of(ViewKind::TopDown, tree), (0..tree.nodes.len() as u32).map(Some).collect())
 }
 
 /// Reads as much of the folded tree of a database as the limits leave: the same view as that of the whole

@@ -2,7 +2,7 @@
 
 use crate::catalogue::metrics::MetricSelector;
 use crate::catalogue::spreads::Spread;
-use crate::model::tree::{TreeNode, Values};
+use crate::model::tree::{Tree, TreeNode, Values};
 use std::cmp::Ordering;
 
 /// The views that `show` prints.
@@ -30,7 +30,6 @@ impl ViewKind {
 /// An arranged tree.
 #[derive(Clone, PartialEq, Debug)]
 pub struct View {
-    /// Which view.
     pub kind: ViewKind,
     /// Nodes, parents first.
     pub nodes: Vec<TreeNode>,
@@ -40,9 +39,7 @@ pub struct View {
     pub spreads: Vec<Option<Spread>>,
     /// The outermost nodes, in the order of printing.
     pub roots: Vec<u32>,
-    /// Inclusive values.
     pub inclusive: Values,
-    /// Exclusive values.
     pub exclusive: Values,
     /// Totals by metric.
     pub totals: Vec<i64>,
@@ -63,6 +60,17 @@ impl View {
         }
     }
 
+    /// The view that a tree is.
+    pub fn of(kind: ViewKind, tree: &Tree) -> Self {
+        let mut view = View::new(kind, tree.exclusive.totals());
+        for node in &tree.nodes {
+            view.push(*node);
+        }
+        view.inclusive = tree.inclusive();
+        view.exclusive.clone_from(&tree.exclusive);
+        view
+    }
+
     /// Adds a node below its parent, without values.
     pub fn push(&mut self, node: TreeNode) -> u32 {
         let id = self.nodes.len() as u32;
@@ -78,7 +86,6 @@ impl View {
         id
     }
 
-    /// A node.
     pub fn node(&self, id: u32) -> &TreeNode {
         &self.nodes[id as usize]
     }

@@ -7,6 +7,7 @@ pub mod pages;
 pub mod program;
 pub mod random;
 pub mod readers;
+pub mod schema;
 pub mod synthetic;
 
 use hpc_formats::address::{CodeAddress, ModuleId};

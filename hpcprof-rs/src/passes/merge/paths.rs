@@ -60,7 +60,6 @@ impl PartialCause {
 pub struct Innermost {
     /// Its innermost context; `None` above the first frame.
     pub context: Option<ContextIndex>,
-    /// Its line.
     pub line: Option<Line>,
     /// [`Frame::column`].
     pub(super) column: u32,
@@ -115,7 +114,6 @@ enum RuntimePart<'a> {
     Nothing,
     /// A runtime's own code. User code that the compiler inlined into it is at user level.
     OwnCode(&'a Symbols),
-    /// All.
     Whole,
 }
 

@@ -23,7 +23,6 @@ pub struct Spooled {
 /// All workers' results in one.
 #[derive(Debug, Default)]
 pub struct Merged {
-    /// The trees.
     pub trees: Trees,
     /// The workers' values.
     pub spooled: Vec<Spooled>,
@@ -72,9 +71,8 @@ impl Merged {
         }
     }
 
-    fn add(&mut self, shard: Finished) {
+    fn add(&mut self, (trees, spool, threads): Finished) {
         let worker = self.spooled.len();
-        let Finished { trees, spool, threads } = shard;
         let contexts = match worker {
             0 => {
                 self.trees = trees;

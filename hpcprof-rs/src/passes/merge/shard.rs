@@ -29,7 +29,6 @@ pub const FIRST_OTHER: usize = 6;
 /// What all workers share.
 #[derive(Clone, Copy)]
 pub struct Inputs<'a> {
-    /// What was measured.
     pub measurements: &'a Measurements,
     /// The frames of each process's code addresses.
     pub frames: &'a [ProcessFrames],
@@ -84,22 +83,14 @@ pub struct Shard {
     buffer: Vec<u8>,
 }
 
-/// What a worker leaves behind.
-#[derive(Debug)]
-pub struct Finished {
-    /// Its trees.
-    pub trees: Trees,
-    /// Values of its threads, in the file.
-    pub spool: Spool,
-    /// Its threads.
-    pub threads: Vec<MergedThread>,
-}
+/// What a worker leaves behind: its trees, the values of its threads, and these.
+pub type Finished = (Trees, Spool, Vec<MergedThread>);
 
 impl Shard {
     /// Ends the work.
     pub fn finish(mut self) -> io::Result<Finished> {
         self.spool.flush()?;
-        Ok(Finished { trees: self.trees, spool: self.spool, threads: self.threads })
+        Ok((self.trees, self.spool, self.threads))
     }
 
     /// An empty one.

@@ -19,7 +19,6 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// Entries of a part, at least, if its run has as many: few enough that workers end at the same time.
 const PART: usize = 1 << 19;
 
-/// A value of one thread.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct ThreadValue {
     /// Position of the metric.
@@ -34,11 +33,9 @@ pub struct ThreadValue {
 pub trait Sink: Sync {
     /// What one part is written to.
     type Part;
-    /// Begins a part of a run.
     fn begin(&self, run: usize, part: usize) -> Result<Self::Part>;
     /// Takes a thread's values, by metric and context.
     fn add(&self, part: &mut Self::Part, thread: u32, values: &[ThreadValue]) -> Result<()>;
-    /// Ends a part.
     fn end(&self, part: Self::Part) -> Result<()>;
     /// Takes the sums over a run.
     fn run(&self, run: usize, sums: &Sums) -> Result<()>;

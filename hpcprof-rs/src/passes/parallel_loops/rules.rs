@@ -25,7 +25,6 @@ pub enum Part {
 }
 
 impl Part {
-    /// Of a procedure.
     pub fn of(symbols: &Symbols, procedure: ProcedureIndex) -> Part {
         let name = symbols.name_of(procedure);
         match symbols.procedure(procedure).origin {
