@@ -65,6 +65,15 @@ A context is the same in both if the procedures of yours that lead to it have th
 their lines moved and however they were inlined. Give databases of several runs (hpcprof-rs RUN1 RUN2 -o DB)
 to tell small differences from those between runs.";
 
+const SWEEP_EXAMPLES: &str = "\
+Examples:
+  hpcprof-rs sweep 1-database 2-database 4-database
+      speed-up, and where it is lost; `hpcrun-rs sweep` measures, builds and prints them at once
+  hpcprof-rs sweep hpcrun-app-sweep/1 hpcrun-app-sweep/2
+      the databases of such a sweep
+  hpcprof-rs sweep 1-database 2-database --format json > sweep.json
+      the same for scripts";
+
 const ADVISE_EXAMPLES: &str = "\
 Examples:
   hpcprof-rs advise app-database
@@ -161,6 +170,9 @@ pub enum Command {
     /// Writes a page to look at: icicle, trees, source, threads, regions, critical path
     #[command(after_long_help = PAGE_EXAMPLES)]
     View(PageArgs),
+    /// Why a program does not scale: from databases on several numbers of workers
+    #[command(after_long_help = SWEEP_EXAMPLES)]
+    Sweep(SweepArgs),
     /// Writes the calling contexts in another profiler's format
     #[command(after_long_help = EXPORT_EXAMPLES)]
     Export(exports::Request),
@@ -377,6 +389,17 @@ pub struct PageArgs {
     pub no_source: bool,
 }
 
+/// Options of a sweep.
+#[derive(Debug, Args)]
+pub struct SweepArgs {
+    /// Databases of one program, each with --cores of its workers, the fewest workers first
+    #[arg(value_name = "DATABASE", required = true, num_args = 2..)]
+    pub databases: Vec<PathBuf>,
+    /// Output format
+    #[arg(long, value_enum, default_value_t = ReportFormat::Text)]
+    pub format: ReportFormat,
+}
+
 /// Options of a check.
 #[derive(Debug, Args)]
 pub struct CheckArgs {
@@ -437,6 +460,7 @@ mod tests {
             REGIONS_EXAMPLES,
             CHECK_EXAMPLES,
             ADVISE_EXAMPLES,
+            SWEEP_EXAMPLES,
         ];
         for line in examples.iter().flat_map(|text| text.lines()) {
             let words = line.trim().split(" > ").next().unwrap_or_default();
@@ -446,6 +470,6 @@ mod tests {
             }
         }
         let shown = examples.map(|text| text.matches("\n  hpcprof-rs ").count());
-        assert_eq!(shown, [3; 8]);
+        assert_eq!(shown, [3; 9]);
     }
 }

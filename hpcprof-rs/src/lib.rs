@@ -24,6 +24,7 @@
 //! | a verdict, a line of the first screen | `advice/efficiency`, `advice/quality`, `advice/first_screen` |
 //! | advice | `advice/findings` |
 //! | a condition of `check` | `checks/condition`, `checks/answer` |
+//! | what a sweep says | `sweep` |
 //! | whose code a row is about | `advice/owners`, `advice/rows` |
 //! | a worker of a task runtime that hides callers | `model/workers` |
 //! | a library of parallel loops, a parallel construct | `passes/parallel_loops/rules`, `regions/construct` |
@@ -51,5 +52,6 @@ pub mod run;
 pub mod schema;
 pub mod sinks;
 pub mod sources;
+pub mod sweep;
 pub mod table;
 pub mod views;

@@ -31,6 +31,7 @@ use crate::render::threads::Threads;
 use crate::render::{csv, folded, json, text};
 use crate::schema;
 use crate::sources::newest;
+use crate::sweep::{self, print::Sweep};
 use crate::views;
 use crate::views::diff::METRICS;
 use crate::views::fold::{FoldOptions, Folded, fold};
@@ -62,6 +63,17 @@ pub fn run(cli: Cli, style: Style, out: &mut impl Write) -> Result<()> {
         }
         Some(Command::Check(args)) => check(&args, out),
         Some(Command::View(args)) => page(&args, out),
+        Some(Command::Sweep(args)) => {
+            let databases = args.databases.iter().map(|path| Catalogue::open(path));
+            let databases: Vec<Catalogue> = databases.collect::<Result<_>>()?;
+            let steps = sweep::sweep(&databases)?;
+            let sweep = Sweep { steps: &steps, databases: &databases };
+            match args.format {
+                ReportFormat::Text => sweep.text(style, out),
+                ReportFormat::Json => sweep.json(out),
+            }
+            .map_err(Error::output)
+        }
         Some(Command::Export(args)) => export(args, out),
     }
 }

@@ -24,5 +24,6 @@ mod queries;
 mod runs;
 mod schemas;
 mod support;
+mod sweep;
 mod synthetic;
 mod threads;

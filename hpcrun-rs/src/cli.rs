@@ -22,7 +22,8 @@ use std::process::ExitCode;
         hpcrun-rs ./target/release/solver input.dat\n  \
         hpcrun-rs -e cpu-time@1000 -o run1 ./solver        1000 samples per CPU second and thread\n  \
         hpcrun-rs --report ./solver                        run, then print the report\n  \
-        hpcrun-rs calibrate                                measure what starting tasks costs here\n\n\
+        hpcrun-rs calibrate                                measure what starting tasks costs here\n  \
+        hpcrun-rs sweep --workers 1,2,4 -- ./solver        where the speed-up is lost\n\n\
         Exit status: the program's own; 125 when hpcrun-rs itself fails, 126 when the program cannot\n\
         be executed, 127 when it is not found."
 )]

@@ -1,6 +1,6 @@
 //! The launcher: prepares a measurement directory, adds the sampler to the program's environment, and
 //! executes the program. With `--report` or `--critical-path` it waits for the program and prints the result.
-//! `calibrate` measures the machine instead.
+//! `calibrate` measures the machine instead, `sweep` the program on several numbers of workers.
 //!
 //! Exit status: the program's own; 125 if the launcher fails, 126 if the program cannot be executed, 127 if
 //! it is not found.
@@ -23,6 +23,7 @@ mod library;
 mod output;
 mod program;
 mod report;
+mod sweep;
 mod text;
 
 pub use child::end_like;
@@ -54,6 +55,9 @@ fn run(arguments: impl IntoIterator<Item = OsString>) -> Result<ExitCode, Failur
     let mut arguments: Vec<OsString> = arguments.into_iter().collect();
     if arguments.get(1).is_some_and(|first| first == calibrate::COMMAND) {
         return calibrate::run(arguments.drain(1..));
+    }
+    if arguments.get(1).is_some_and(|first| first == sweep::COMMAND) {
+        return sweep::run(arguments.drain(1..));
     }
     let options = match cli::Options::try_parse_from(arguments) {
         Ok(options) => options,

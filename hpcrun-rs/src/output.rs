@@ -19,8 +19,8 @@ pub(crate) fn create(
 ) -> Result<PathBuf, Failure> {
     let directory = match (asked, job) {
         (Some(directory), _) => directory.to_owned(),
-        (None, Some(job)) => PathBuf::from(format!("{}-{}", base(program), job.id)),
-        (None, None) => make_numbered(program)?,
+        (None, Some(job)) => PathBuf::from(format!("{}-{}", base(program, "measurements"), job.id)),
+        (None, None) => make_numbered(&base(program, "measurements"))?,
     };
     match job {
         Some(job) => make_or_join(&directory, job)?,
@@ -81,15 +81,29 @@ fn make_or_join(directory: &Path, job: &Job) -> Result<(), Failure> {
     file.map(drop).map_err(|error| cannot_create(directory, &error))
 }
 
-fn base(program: &Path) -> String {
-    let path = text_of(program.as_os_str().as_bytes());
-    format!("hpcrun-{}-measurements", program_name(&path))
+/// Makes a folder for measurements and databases of a program.
+pub(crate) fn create_folder(
+    asked: Option<&Path>,
+    program: &Path,
+    of: &str,
+) -> Result<PathBuf, Failure> {
+    match asked {
+        Some(directory) => {
+            make_or_reuse_empty(directory)?;
+            Ok(directory.to_owned())
+        }
+        None => make_numbered(&base(program, of)),
+    }
 }
 
-fn make_numbered(program: &Path) -> Result<PathBuf, Failure> {
-    let base = base(program);
+fn base(program: &Path, of: &str) -> String {
+    let path = text_of(program.as_os_str().as_bytes());
+    format!("hpcrun-{}-{of}", program_name(&path))
+}
+
+fn make_numbered(base: &str) -> Result<PathBuf, Failure> {
     for n in 1..10_000 {
-        let directory = PathBuf::from(if n == 1 { base.clone() } else { format!("{base}-{n}") });
+        let directory = PathBuf::from(if n == 1 { base.to_owned() } else { format!("{base}-{n}") });
         match fs::create_dir(&directory) {
             Ok(()) => return Ok(directory),
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}

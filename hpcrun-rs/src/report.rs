@@ -60,7 +60,7 @@ fn report(directory: &Path, with_path: bool) {
 }
 
 /// Another of the tools: beside this one, else in PATH.
-fn beside_us(name: &str) -> PathBuf {
+pub(crate) fn beside_us(name: &str) -> PathBuf {
     std::env::current_exe()
         .ok()
         .and_then(|me| Some(me.parent()?.join(name)))

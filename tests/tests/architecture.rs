@@ -37,8 +37,9 @@ const CORE: [&str; 13] = [
 ];
 
 /// Inside `hpcprof-rs`: room, and those of the rooms that it may use.
-const PROF: [(&str, &[&str]); 14] = [
+const PROF: [(&str, &[&str]); 15] = [
     ("page", &["exports", "views", "catalogue", "model", "sources"]),
+    ("sweep", &["advice", "render", "views", "catalogue"]),
     ("checks", &["advice", "views", "catalogue", "metrics"]),
     ("advice", &["render", "views", "catalogue", "model", "schema"]),
     ("regions", &["render", "catalogue", "model"]),

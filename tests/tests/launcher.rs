@@ -4,7 +4,8 @@
 
 use hpcrun_tests::run::{Run, Spec};
 use hpcrun_tests::tools::{
-    c_program, check, exclusive_cores, folder, interruptible, release, tool, tool_path,
+    c_program, check, exclusive_cores, folder, interruptible, optional_program, release, tool,
+    tool_path,
 };
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Write};
@@ -240,6 +241,42 @@ fn a_runtime_of_another_version_is_named_with_the_remedy() {
         assert!(warning.contains(&format!("table {version}")), "{stderr}");
         assert_eq!(warnings.next(), None, "it is said once");
     }
+}
+
+/// A third of a second on one thread, 0.8 s on as many as there are.
+#[test]
+fn a_sweep_says_where_the_speed_up_is_lost() {
+    let _cores = exclusive_cores();
+    let name = "openmp-sweep";
+    let Some(program) = optional_program(name, "gcc", "openmp.c", &["-fopenmp"]) else {
+        return;
+    };
+    let place = folder(name).join("sweep");
+    let mut sweep = tool("hpcrun-rs");
+    sweep.args(["sweep", "--workers", "2,1", "--repeat", "2", "--format", "json", "-o"]);
+    let output = check(sweep.arg(&place).arg("--").arg(&program).args(["scaling", "100"]));
+    let all: serde_json::Value = serde_json::from_str(&output).expect("JSON alone on stdout");
+    let number = |of: &serde_json::Value| of.as_f64().expect("a number");
+    let steps = [&all["steps"][0], &all["steps"][1]];
+    let [one, two] = steps.map(|step| number(&step["workers"]) * number(&step["wall"]));
+    let lost = &steps[1]["lost"];
+    let parts = ["idleness", "overhead", "work", "waiting"].map(|part| number(&lost[part]));
+    let total = two - one;
+    let difference = (parts.iter().sum::<f64>() - total).abs();
+    assert!(difference <= 0.03 * one.max(total), "they add up to {total}: {lost}");
+    assert!((0.27..0.42).contains(&parts[0]), "the serial part's idleness: {lost}");
+    assert_eq!(steps.map(|step| step["runs"].as_u64()), [Some(2); 2]);
+    let places = steps[1]["places"].as_array().expect("places");
+    assert!(places.iter().any(|of| of["name"] == "spin"), "{places:?}");
+    let failed = tool("hpcrun-rs")
+        .args(["sweep", "--workers", "1,2", "-o"])
+        .arg(folder("sweep-fails").join("sweep"))
+        .args(["--", "/bin/sh", "-c", "exit {workers}"])
+        .output()
+        .expect("it runs");
+    assert_eq!(failed.status.code(), Some(125));
+    let said = String::from_utf8_lossy(&failed.stderr);
+    assert!(said.contains("on 1 workers the program ended with exit status: 1"), "{said}");
 }
 
 #[test]
