@@ -64,6 +64,7 @@ use std::sync::Arc;
 use structure::assemble::{self, Assembled};
 use structure::columns;
 use symbols::Symbols;
+use symbols::go_table::GoTable;
 use symbols::unwind_table::Unwind;
 use unit_analysis::Inputs;
 use unit_analysis::classify::Classifier;
@@ -211,13 +212,15 @@ fn analyse_in(
     }
     let cacheable = is_file && notes.is_empty();
     notes.extend(what_is_missing_of_code(&image));
+    let go = GoTable::read(&image, |address| memory.pointer(address));
+    let candidates = candidates.with_go(go.iter().flat_map(GoTable::functions));
     let mut symbols = candidates.choose(&image, &unwind.ranges);
     undescribed::bound(&image, &memory, &mut symbols, &mut unwind, threads);
     let procedures = symbols.sorted.len();
     let texts = debug.size_of_texts();
     let classifier = Classifier::new(&path.to_string_lossy(), &options.rules, procedures, texts);
     // Users do not rebuild the system's libraries.
-    if classifier.module.origin != Some(Origin::System) {
+    if classifier.module.origin != Some(Origin::System) && go.is_none() {
         notes.extend(what_is_missing(&debug, &symbols));
     }
     let inputs = Inputs {
@@ -228,7 +231,9 @@ fn analyse_in(
         wanted: &wanted,
         threads,
     };
-    let products = products(&inputs, options.progress.as_deref());
+    let mut products = products(&inputs, options.progress.as_deref());
+    let go = go.filter(|_| debug.is_empty());
+    products.extend(go.map(|table| unit_analysis::lines_of_go(&inputs, &table)));
     notes.extend(products.iter().flat_map(|p| p.notes.iter().cloned()));
     let code_map = CodeMap::new(&inputs, &products, &unwind);
     let by_procedure = code_map.by_procedure();

@@ -3,9 +3,11 @@
 //! Input: an image (and its separate debug file, whose symbol table is richer). Invariants: the
 //! result is sorted by address, one symbol per address, none empty, all within executable ranges.
 
+pub(crate) mod go_table;
 pub(crate) mod unwind_table;
 
 use crate::input::image::Image;
+use go_table::GoFunction;
 use object::{Object, ObjectSymbol, SymbolKind};
 use std::borrow::Cow;
 use std::ops::Range;
@@ -106,6 +108,23 @@ pub(crate) fn candidates<'d>(images: &[&'d Image<'d>]) -> Candidates<'d> {
 }
 
 impl<'d> Candidates<'d> {
+    /// With Go's functions, where no symbol table has them.
+    pub(crate) fn with_go(mut self, functions: impl Iterator<Item = GoFunction<'d>>) -> Self {
+        let add = |f: GoFunction<'d>| Candidate {
+            start: f.range.start,
+            size: f.range.end.saturating_sub(f.range.start),
+            is_label: false,
+            rank: (false, 0, 0, false, f.name.len()),
+            name: f.name,
+        };
+        if !self.has_symtab {
+            self.list.extend(functions.map(add));
+            self.list.sort_by_key(|c| c.start);
+            self.list.dedup_by_key(|c| c.start);
+        }
+        self
+    }
+
     /// The symbols of the code of `image`, with their ends.
     pub(crate) fn choose(&self, image: &Image<'_>, unwind: &[Range<u64>]) -> Symbols<'d> {
         Symbols { sorted: with_ends(image, &self.list, unwind), has_symtab: self.has_symtab }

@@ -16,6 +16,7 @@ use crate::dwarf::walk::{self, Walked};
 use crate::input::address_filter::AddressFilter;
 use crate::input::image::Image;
 use crate::symbols::Symbols;
+use crate::symbols::go_table::GoTable;
 use builder::{Builder, OfFunction};
 use classify::{Classifier, OverheadTag};
 use function_info::{FunctionInfo, FunctionInfos};
@@ -151,6 +152,16 @@ pub(crate) fn analyse<'d>(
         .collect();
     let loose = builder.loose(&covered);
     UnitAnalysis { functions, loose, notes }
+}
+
+/// The lines of Go's functions, of which only symbols tell.
+pub(crate) fn lines_of_go(inputs: &Inputs<'_, '_>, table: &GoTable<'_>) -> UnitAnalysis {
+    let wanted = table.functions().filter(|function| inputs.wanted.hits(&function.range));
+    let loose = wanted.flat_map(|function| table.lines(&function)).map(|(code, path, line)| {
+        let file = inputs.classifier.file(&String::from_utf8_lossy(path));
+        Piece::new(code, Some(SourceLine { file: file.path, line }), file.tag)
+    });
+    UnitAnalysis { loose: loose.collect(), ..UnitAnalysis::default() }
 }
 
 /// Whether sorted, disjoint ranges have something in common with `start..end`.
