@@ -74,8 +74,16 @@ impl SourceFiles {
     }
 
     /// The directive at `line` of a file of C, C++ or Fortran that begins with `start`: `omp parallel for`;
-    /// and its line. A compiler may name a line above it, where the function begins.
-    pub fn directive(&mut self, path: &str, line: u32, start: &str) -> Option<(String, u32)> {
+    /// and its line. A compiler may name a line above it, where the function begins. `None` as above.
+    pub fn directive(
+        &mut self,
+        module: Option<&str>,
+        (path, line): (&str, u32),
+        start: &str,
+    ) -> Option<(String, u32)> {
+        if self.is_newer(path, module) {
+            return None;
+        }
         let read = || read(Path::new(path));
         let file = self.texts.entry(path.to_owned()).or_insert_with(read);
         let lines = (line..).zip(file.as_deref()?.lines().skip(line.checked_sub(1)? as usize));
@@ -219,7 +227,7 @@ mod tests {
         let [module, source] = ["program", "main.rs"].map(|name| folder.path().join(name));
         let text = |path: &Path| path.to_str().expect("UTF-8").to_owned();
         std::fs::write(&module, "").expect("a file");
-        std::fs::write(&source, "a.par_iter().sum();").expect("a file");
+        std::fs::write(&source, "a.par_iter().sum();\n#pragma omp parallel").expect("a file");
         let quoted = |seconds: u64| {
             let changed = SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1_000 + seconds);
             let file = std::fs::File::options().write(true).open(&source).expect("opens");
@@ -228,9 +236,11 @@ mod tests {
             let file = std::fs::File::options().write(true).open(&module).expect("opens");
             file.set_modified(built).expect("a time");
             let place = (&*text(&source), 1, 0);
-            let found =
-                SourceFiles::default().call_chain(Some(&text(&module)), place, "sum", &STARTS);
-            found.is_some()
+            let (mut files, module) = (SourceFiles::default(), text(&module));
+            let chain = files.call_chain(Some(&module), place, "sum", &STARTS).is_some();
+            let directive = files.directive(Some(&module), (place.0, 2), "omp ").is_some();
+            assert_eq!(chain, directive);
+            chain
         };
         assert_eq!([0, 1, 2].map(quoted), [true, true, false]);
     }

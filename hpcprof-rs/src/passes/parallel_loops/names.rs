@@ -20,10 +20,10 @@ pub fn name(loops: &mut ParallelLoops, symbols: &Symbols, tree: &ContextTree) {
     let mut chains = adaptor_chains(loops, symbols, tree);
     for (index, (key, known)) in (0..).zip(&mut loops.all) {
         let entry = symbols.name_of(key.entry);
+        let module = symbols.procedure(key.entry).module.map(|m| symbols.module(m).path.as_str());
         if openmp::is_outlined(entry) {
-            let found = key
-                .call
-                .and_then(|line| files.directive(symbols.text(line.file), line.line, "omp "));
+            let place = key.call.map(|line| (symbols.text(line.file), line.line));
+            let found = place.and_then(|place| files.directive(module, place, "omp "));
             known.name_from_source = found.is_some();
             let (name, line) = found.unzip();
             known.name = name.unwrap_or_else(|| entry.to_owned());
@@ -34,7 +34,6 @@ pub fn name(loops: &mut ParallelLoops, symbols: &Symbols, tree: &ContextTree) {
             continue;
         }
         let method = last_part(entry);
-        let module = symbols.procedure(key.entry).module.map(|m| symbols.module(m).path.as_str());
         let found = key.call.and_then(|line| {
             let place = (symbols.text(line.file), line.line, key.column);
             files.call_chain(module, place, method, rayon::SOURCE_STARTS)
