@@ -28,7 +28,7 @@ use crate::render::diff::Comparison;
 use crate::render::json::Form;
 use crate::render::style::Style;
 use crate::render::threads::Threads;
-use crate::render::{csv, folded, json, text};
+use crate::render::{csv, folded, json, names, text};
 use crate::schema;
 use crate::sources::newest;
 use crate::sweep::{self, print::Sweep};
@@ -42,6 +42,7 @@ use clap::{CommandFactory as _, Parser as _};
 use hpc_formats::message;
 use start_up::calibration::{self, Calibration, State};
 use std::ffi::OsStr;
+use std::io::IsTerminal as _;
 use std::io::Write;
 use std::path::Path;
 
@@ -93,8 +94,10 @@ fn build_and_show(args: &BuildArgs, style: Style, out: &mut impl Write) -> Resul
         _ => {
             let mut warnings = Warnings::default();
             let path = build(&inputs, args, &mut warnings);
+            let width = if std::io::stderr().is_terminal() { style.line } else { usize::MAX };
             for line in warnings.lines() {
-                message!("hpcprof-rs: warning: {line}");
+                let line = format!("hpcprof-rs: warning: {line}");
+                message!("{}", names::wrap(&line, width).join("\n"));
             }
             for line in warnings.details().filter(|_| args.verbose) {
                 message!("hpcprof-rs: {line}");

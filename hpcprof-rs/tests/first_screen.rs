@@ -117,6 +117,27 @@ fn rows(screen: &str) -> Vec<String> {
 }
 
 #[test]
+fn eighty_columns_hold_places_names_and_verdicts() {
+    let mut p = Program::new();
+    let file = "/src/a_source_file_with_a_long_name.cpp";
+    let main = p.own("main");
+    let long = p.procedure("/opt/app", "space::a_procedure_with_a_long_name", file, User);
+    let unnamed = p.procedure("/opt/app", "?0x15990", "", User);
+    let inner = p.procedure("/lib/libinner.so.5", "?0x36a0", "", System);
+    p.sample(&[main, long], 1234, 0.9).sample_by(2, &[main, unnamed, inner], 900, 0.0);
+    p.ends(8_200);
+    let database = p.database();
+    let screen = tool_on_screen(80, &[text(&database)]).expect("a screen");
+    for line in screen.lines() {
+        assert!(line.chars().count() <= 80, "{line}\n{screen}");
+    }
+    has(&screen, "  verdict");
+    // What it calls says more than an address.
+    has(&screen, "mostly ");
+    lacks(&screen, "15990");
+}
+
+#[test]
 fn a_serial_program_is_told_so_and_nothing_else() {
     let mut p = Program::new();
     let (main, work) = (p.own("main"), p.own("work"));

@@ -4,12 +4,13 @@
 use crate::advice::efficiency::{Thresholds, Verdict};
 use crate::advice::findings::{findings, lock_holder};
 use crate::advice::quality;
-use crate::advice::rows::{Row, rows};
+use crate::advice::rows::{Row, is_unnamed, rows};
 use crate::catalogue::Catalogue;
 use crate::catalogue::metrics::{IDLENESS, MetricSelector, OVERHEAD, WORK, busy, effort};
 use crate::catalogue::statistics::Statistics;
 use crate::error::{Error, Result, one_line};
 use crate::model::errors::Sampled;
+use crate::model::symbols::GENERATED;
 use crate::render::names;
 use crate::render::numbers::{percent, seconds};
 use crate::render::style::Style;
@@ -79,6 +80,10 @@ pub fn stored_view(catalogue: &Catalogue) -> Result<View> {
     top_down::stored(catalogue, limits, MetricSelector::Effort, true)
 }
 
+/// Where code that a program has made while it ran has no names.
+const UNNAMED: &str = "generated code has no names: have its compiler write a map for perf (node \
+     --perf-basic-prof, python -X perf)";
+
 /// Which verdicts the figures can carry.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Judged {
@@ -131,8 +136,7 @@ impl Screen<'_> {
         };
         let program = names::middle(&one_line(&run.program), self.style.width);
         writeln!(out, "{}", self.style.bold(&program))?;
-        writeln!(
-            out,
+        let head = format!(
             "wall {} s{}{}, {threads}{}, {} cores, {} samples of {event}{rate}",
             seconds(run.wall_ns),
             several(run.runs, "runs"),
@@ -140,7 +144,8 @@ impl Screen<'_> {
             several(run.executables.len(), "processes"),
             run.cores,
             run.samples,
-        )?;
+        );
+        writeln!(out, "{}", names::wrap(&head, self.style.width).join("\n"))?;
         for note in &self.notes {
             writeln!(out, "{note}")?;
         }
@@ -172,13 +177,16 @@ impl Screen<'_> {
             seconds(total)
         )?;
         let share = |value: i64| format!("{} s ({} %)", seconds(value), percent(value, total));
-        writeln!(
-            out,
+        let parts = format!(
             "# work {}   . idleness {}   x overhead {}",
             share(totals[WORK]),
             share(totals[IDLENESS]),
             share(totals[OVERHEAD])
-        )?;
+        );
+        match self.is_narrow() {
+            true => writeln!(out, "{}", names::wrap(&parts, self.style.width).join("\n"))?,
+            false => writeln!(out, "{parts}")?,
+        }
         let mut times = Vec::new();
         if self.run.cores > 0 && !quality::is_mostly_waiting(self.run) {
             times.push(quality::wait(self.run));
@@ -188,7 +196,8 @@ impl Screen<'_> {
             times.push(format!("oversubscription {beyond} s"));
         }
         if !times.is_empty() {
-            writeln!(out, "{}", times.join("; "))?;
+            let times = names::wrap(&times.join("; "), self.style.width);
+            writeln!(out, "{}", times.join("\n"))?;
         }
         if let Some(locks) = self.lock_wait() {
             writeln!(out, "{}", names::middle(&locks, self.style.width))?;
@@ -223,11 +232,11 @@ impl Screen<'_> {
                 }
                 false => "build with frame or unwind information and measure again",
             };
-            return writeln!(
-                out,
-                "no verdict: fewer than {:.0} % of the samples are rooted ({lost}); {remedy}\n",
+            let text = format!(
+                "no verdict: fewer than {:.0} % of the samples are rooted ({lost}); {remedy}",
                 quality::LEAST_ROOTED,
             );
+            return writeln!(out, "{}\n", names::wrap(&text, self.style.width).join("\n"));
         }
         let rows = rows(self.view, self.catalogue, self.thresholds);
         let chance = self.chance(&rows);
@@ -237,16 +246,20 @@ impl Screen<'_> {
         let (shown, hidden) = rows.split_at(rows.len().min(room.clamp(CONTEXTS.1, CONTEXTS.0)));
         let longest =
             shown.iter().map(|r| r.place(self.view, &self.catalogue.code).chars().count()).max();
+        let has_verdict = shown.iter().any(|r| !self.advice(r.verdict).is_empty());
+        let beside = match (self.is_narrow(), has_verdict) {
+            (true, false) => 1,
+            (true, true) => 3 + self.verdict_width(),
+            (false, _) => 5 + self.verdict_width(),
+        };
+        let for_names = self.style.width.saturating_sub(4 * 9 + beside);
         let place_width = match longest {
-            Some(longest) if self.is_narrow() => longest.clamp(9, 24),
+            Some(longest) if self.is_narrow() => {
+                longest.clamp(9, for_names.saturating_sub(16).clamp(9, 24))
+            }
             _ => 24,
         };
-        let name_width = self
-            .style
-            .width
-            .saturating_sub(place_width + 4 * 9 + 5 + self.verdict_width())
-            .clamp(16, 60);
-        let has_verdict = shown.iter().any(|r| !self.advice(r.verdict).is_empty());
+        let name_width = for_names.saturating_sub(place_width).clamp(16, 60);
         let head = format!(
             "{:<place_width$} {:<name_width$}{:>9}{:>9}{:>9}{:>9}{}",
             "file:line",
@@ -263,6 +276,9 @@ impl Screen<'_> {
         }
         if !hidden.is_empty() {
             writeln!(out, "{} more contexts of at least 1 % each", hidden.len())?;
+        }
+        if shown.iter().any(|row| row.name == GENERATED) {
+            writeln!(out, "{}", names::wrap(UNNAMED, self.style.width).join("\n"))?;
         }
         if let Some(chance) = chance {
             writeln!(out, "{chance}")?;
@@ -320,16 +336,25 @@ impl Screen<'_> {
         out: &mut impl Write,
     ) -> io::Result<()> {
         let location = row.place(self.view, &self.catalogue.code);
-        let rest = match &row.mostly {
+        let most = row.mostly.as_deref().map(one_line);
+        let name = one_line(&row.name);
+        // Whom it calls says more than an address; it is not said for the price of a name.
+        let name = match most {
+            Some(most) if is_unnamed(&name) => format!("mostly {most}"),
             Some(most) => {
-                let room = name_width.saturating_sub(row.name.chars().count() + " (mostly )".len());
-                format!(" (mostly {})", names::middle(&one_line(most), room.max(10)))
+                let room = name_width.saturating_sub(name.chars().count() + " (mostly )".len());
+                match room {
+                    10.. => format!("{name} (mostly {})", names::middle(&most, room)),
+                    _ => name,
+                }
             }
-            None if row.rest => " (the rest)".to_owned(),
-            None => String::new(),
+            None if row.rest => {
+                let room = name_width.saturating_sub(" (the rest)".len());
+                format!("{} (the rest)", names::middle(&name, room))
+            }
+            None => name,
         };
-        let room = name_width.saturating_sub(rest.chars().count());
-        let name = format!("{}{rest}", names::middle(&one_line(&row.name), room));
+        let name = names::middle(&name, name_width);
         let verdict = match (self.advice(row.verdict), row.verdict) {
             (text, _) if text.is_empty() => text,
             (text, Verdict::Effective) => format!("  {}", self.style.paint("32", &text)),

@@ -54,6 +54,11 @@ impl Row {
     }
 }
 
+/// Whether a procedure is known by its address alone.
+pub fn is_unnamed(name: &str) -> bool {
+    name.starts_with("?0x")
+}
+
 /// Least share of the total effort of a row.
 const LEAST_SHARE: f64 = 0.01;
 /// A context is a wrapper when its own part is below this share of it.
@@ -368,10 +373,14 @@ impl Chooser<'_> {
         }
         let (procedure, most) = own.into_iter().max_by_key(|(_, own)| *own)?;
         let is_most = most > 0 && most as f64 >= work as f64 * MOST_SHARE;
-        let name = &self.catalogue.code.procedure(procedure).name;
+        let code = &self.catalogue.code;
+        let Procedure { name, module, .. } = code.procedure(procedure);
         // A closure is called by the procedure that the row is about, or is unknown to who wrote it.
         let is_said = is_most && enclosing(name) == name;
-        is_said.then(|| name.split('@').next().unwrap_or(name).to_owned())
+        is_said.then(|| match module.filter(|_| is_unnamed(name)) {
+            Some(module) => format!("{name} in {}", names::base_name(code.module(module))),
+            None => name.split('@').next().unwrap_or(name).to_owned(),
+        })
     }
 
     /// Rows of one procedure in one place as one.
