@@ -1,6 +1,7 @@
 //! Why a program does not scale, on runs whose losses are known.
 
 use crate::support::program::{CALLER, LEAF, MAIN, MAIN_SERIAL, SERIAL, START, run_of};
+use crate::support::schema::Schema;
 use crate::support::*;
 use serde_json::Value;
 
@@ -29,6 +30,7 @@ fn losses_add_up_and_lead_to_their_places() {
     let paths = databases.each_ref().map(|of| text(of));
     let all = tool(&[&["sweep"], &paths[..], &["--format", "json"]].concat()).expect("a sweep");
     let all: Value = serde_json::from_str(&all).expect("JSON");
+    assert_eq!(Schema::read("sweep").problems(&all), [""; 0]);
     let number = |of: &Value| of.as_f64().expect("a number");
     let steps = all["steps"].as_array().expect("steps");
     let area = |step: &Value| number(&step["workers"]) * number(&step["wall"]);

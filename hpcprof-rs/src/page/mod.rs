@@ -2,7 +2,7 @@
 //!
 //! The file is `page.html` with its style, its scripts as they lie here, and two blocks of data (gzip,
 //! base64): `text` (JSON: names, places, source, and the reports as the commands print them) and
-//! [`columns`]. Nothing of a database becomes markup or script: the blocks are base64, scripts set text
+//! `columns`. Nothing of a database becomes markup or script: the blocks are base64, scripts set text
 //! alone, and the policy of the page allows nothing but these scripts and this style, by their hashes.
 
 mod columns;

@@ -3,6 +3,7 @@
 use crate::catalogue::critical_path::TrackedProcess;
 use crate::error::one_line;
 use crate::model::critical_path::{CriticalPath, Known, Segment};
+use crate::render::json;
 use crate::render::names::{self, base_name, middle, wrap};
 use crate::render::style::Style;
 use crate::render::table::Table;
@@ -370,13 +371,8 @@ fn number(n: Option<u32>) -> String {
     n.map_or("-".to_owned(), |n| n.to_string())
 }
 
-fn process_fields(process: &TrackedProcess) -> String {
-    members(&[
-        ("run", &Text(&process.run)),
-        ("host", &Text(&process.host)),
-        ("pid", &process.pid),
-        ("program", &Text(&process.program)),
-    ])
+fn process_fields(p: &TrackedProcess) -> String {
+    json::process(&p.run, &p.host, p.pid, &p.program)
 }
 
 fn name_of(process: &TrackedProcess) -> String {

@@ -83,6 +83,12 @@ pub fn print(
     out.write_all(text.as_bytes())
 }
 
+/// The members that tell a process.
+pub(super) fn process(run: &str, host: &str, pid: u32, program: &str) -> String {
+    let (run, host, program) = (Text(run), Text(host), Text(program));
+    members(&[("run", &run), ("host", &host), ("pid", &pid), ("program", &program)])
+}
+
 /// Ends a number of nested nodes.
 fn close(nodes: usize, text: &mut String) {
     text.extend(std::iter::repeat_n("]}", nodes));

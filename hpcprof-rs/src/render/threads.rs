@@ -8,6 +8,7 @@ use crate::error::one_line;
 use crate::model::errors::Sampled;
 use crate::render::chance;
 use crate::render::csv::write_to;
+use crate::render::json;
 use crate::render::names;
 use crate::render::numbers::{derived, exact_seconds, seconds};
 use crate::render::style::Style;
@@ -292,13 +293,8 @@ fn write_process<W: Write>(thread: Option<&Thread>, out: &mut csv::Writer<W>) ->
     out.write_field(thread.map_or(String::new(), |t| one_line(&t.program)))
 }
 
-fn process_fields(thread: &Thread) -> String {
-    members(&[
-        ("run", &Text(&thread.run)),
-        ("host", &Text(&thread.host)),
-        ("pid", &thread.pid),
-        ("program", &Text(&thread.program)),
-    ])
+fn process_fields(t: &Thread) -> String {
+    json::process(&t.run, &t.host, t.pid, &t.program)
 }
 
 fn counted(threads: usize) -> String {

@@ -3,7 +3,7 @@
 //!
 //! On p workers a run has p times its wall time of cores. What of that the fewest workers did not need is
 //! lost: cores idle, there is more overhead, the same work takes longer, or nobody works. These add up.
-//! [`print`] says it.
+//! [`mod@print`] says it.
 
 pub mod print;
 
