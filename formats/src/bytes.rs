@@ -18,6 +18,11 @@ impl<'a> ByteReader<'a> {
         self.data.len() - self.at
     }
 
+    /// All that is left.
+    pub(crate) fn rest(&self) -> &'a [u8] {
+        self.data.get(self.at..).unwrap_or_default()
+    }
+
     /// The next `n` bytes.
     pub(crate) fn take(&mut self, n: usize) -> Option<&'a [u8]> {
         let end = self.at.checked_add(n)?;

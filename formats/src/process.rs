@@ -70,6 +70,10 @@ pub const THREAD_OF: &str = "a thread of ";
 /// whom processes have become.
 pub const USER_FOLDER: &str = "user-";
 
+/// Extension of the file of a host's processes that ended without a profile: their process files, one behind
+/// the other. The last one of an image counts, and none if the image has a file of its own.
+pub const SHORT_EXTENSION: &str = "hpcprocs";
+
 /// File of a measurement directory with what the user typed: the program and its arguments, a NUL between.
 pub const COMMAND_FILE: &str = "command";
 
@@ -383,6 +387,21 @@ pub struct Process {
 impl Process {
     /// Decodes a file as far as it goes.
     pub fn parse(data: &[u8]) -> Result<Process, ProcessError> {
+        Process::parse_first(data).map(|(process, _)| process)
+    }
+
+    /// Decodes files that lie one behind the other. An error ends them.
+    pub fn parse_all(mut data: &[u8]) -> Vec<Result<Process, ProcessError>> {
+        let next = || {
+            let first = (!data.is_empty()).then(|| Process::parse_first(data))?;
+            data = first.as_ref().map_or(&[], |(_, rest)| rest);
+            Some(first.map(|(process, _)| process))
+        };
+        std::iter::from_fn(next).collect()
+    }
+
+    /// Decodes the first file. Returns what follows it, too.
+    fn parse_first(data: &[u8]) -> Result<(Process, &[u8]), ProcessError> {
         if data.len() < 16 || data[..8] != MAGIC {
             return Err(ProcessError::NotAProcessFile);
         }
@@ -399,9 +418,9 @@ impl Process {
         let mut directives = Vec::new();
         let mut unprofiled = Vec::new();
         let mut damaged = false;
-        while r.remaining() > 0 {
+        while r.remaining() > 0 && !r.rest().starts_with(&MAGIC) {
             let Some((kind, payload)) = r.u32().and_then(|k| Some((k, r.blob()?))) else {
-                damaged = true;
+                (damaged, r) = (true, ByteReader::new(&[]));
                 break;
             };
             let mut p = ByteReader::new(payload);
@@ -420,15 +439,9 @@ impl Process {
         for end in end.iter_mut().filter(|e| !e.mean_cores.is_finite() || e.mean_cores <= 0.0) {
             end.mean_cores = f64::from(end.cores);
         }
-        Ok(Process {
-            start: start.ok_or(ProcessError::NoStart)?,
-            modules,
-            end,
-            sites,
-            directives,
-            unprofiled,
-            damaged,
-        })
+        let start = start.ok_or(ProcessError::NoStart)?;
+        let process = Process { start, modules, end, sites, directives, unprofiled, damaged };
+        Ok((process, r.rest()))
     }
 }
 
@@ -512,6 +525,9 @@ mod tests {
             let cut = Process::parse(&file[..length]).expect("a start");
             assert!(cut.end.is_none() && cut.start == whole.start, "{length}");
         }
+        let all = Process::parse_all(&[&file[..], &file[..file.len() - 1]].concat());
+        assert_eq!(all[0], Ok(whole));
+        assert!(all.len() == 2 && all[1].as_ref().is_ok_and(|last| last.damaged), "{all:?}");
     }
 
     #[test]

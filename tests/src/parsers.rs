@@ -36,9 +36,9 @@ pub fn profile(data: &[u8]) {
     assert_eq!(profile.record(profile.len()), None);
 }
 
-/// A process file.
+/// Process files, one behind the other.
 pub fn process(data: &[u8]) {
-    if let Ok(process) = Process::parse(data) {
+    for process in Process::parse_all(data).into_iter().flatten() {
         assert!(process.modules.len() <= data.len() && process.sites.len() <= data.len());
     }
 }

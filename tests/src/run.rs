@@ -6,6 +6,7 @@
 use crate::tools::{behind, c_program, check, folder, release, tool};
 use crate::view::{Values, View, assert_close, value};
 use hpc_formats::critical_path::CriticalPath;
+use hpc_formats::process::{Process, SHORT_EXTENSION};
 use hpc_formats::profile::{Profile, profiles};
 use nix::sys::signal::{self, Signal};
 use nix::unistd::Pid;
@@ -377,6 +378,19 @@ impl Run {
             .collect();
         files.sort();
         files
+    }
+
+    /// The process images of the run.
+    pub fn processes(&self) -> Vec<Process> {
+        let files = [self.files("hpcproc"), self.files(SHORT_EXTENSION)].concat();
+        let read = |path: &PathBuf| {
+            let bytes = std::fs::read(path).expect("the process file is readable");
+            let all = Process::parse_all(&bytes).into_iter();
+            all.map(|process| process.expect("the process file is whole")).collect::<Vec<_>>()
+        };
+        let all: Vec<Process> = files.iter().flat_map(read).collect();
+        assert!(all.iter().all(|process| !process.damaged), "{all:?}");
+        all
     }
 
     /// The critical paths of the run's processes.

@@ -1,7 +1,7 @@
 //! Programs that a profiled one starts run as they would without the profiler, and those that it cannot
 //! see are counted.
 
-use hpc_formats::process::{Process, Unprofiled};
+use hpc_formats::process::Unprofiled;
 use hpcrun_tests::run::{Run, Spec};
 use hpcrun_tests::tools::{c_program, check, exclusive_cores, folder, scratch, tool};
 use hpcrun_tests::view::value;
@@ -16,19 +16,9 @@ fn start(way: &str, program: &Path) -> Run {
         .succeed()
 }
 
-/// The processes of a run.
-fn processes(run: &Run) -> impl Iterator<Item = Process> {
-    run.files("hpcproc").into_iter().map(|path| {
-        let bytes = std::fs::read(&path).expect("the process file is readable");
-        let process = Process::parse(&bytes).expect("the process file is whole");
-        assert!(!process.damaged, "{}", path.display());
-        process
-    })
-}
-
 /// What all processes of a run noted.
 fn unprofiled(run: &Run) -> Vec<Unprofiled> {
-    processes(run).flat_map(|p| p.unprofiled).collect()
+    run.processes().into_iter().flat_map(|p| p.unprofiled).collect()
 }
 
 #[test]
@@ -46,7 +36,7 @@ fn each_process_names_its_host_and_its_job() {
     }
     let run = spec.environment("OMPI_MCA_ess_base_jobid", "").succeed();
     let named: Vec<_> =
-        processes(&run).map(|p| (p.start.host, p.start.boot, p.start.job)).collect();
+        run.processes().into_iter().map(|p| (p.start.host, p.start.boot, p.start.job)).collect();
     let expected = (host.trim(), boot.trim(), "prterun-node1-4711@1");
     let expected = (expected.0.into(), expected.1.into(), expected.2.into());
     assert_eq!(named, [expected.clone(), expected]);
@@ -101,7 +91,7 @@ fn an_ordinary_child_is_profiled_whatever_its_environment() {
         let run = start(way, Path::new("/bin/true"));
         assert_eq!(run.stdout(), "status 0\n", "{way}");
         assert_eq!(unprofiled(&run), [], "{way}");
-        assert!(run.files("hpcproc").len() >= 2, "{way}");
+        assert!(run.processes().len() >= 2, "{way}");
     }
     let run = start("execv", &c_program("static"));
     assert_eq!(unprofiled(&run)[0].reason, "statically linked");

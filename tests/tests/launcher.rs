@@ -60,7 +60,7 @@ fn whoever_stops_reading_changes_no_exit_code() {
     assert_eq!(code(launcher.args(["/bin/sh", "-c", "exit 3"])), Some(3));
     let entries = std::fs::read_dir(&measurements).expect("the program was measured");
     let mut files = entries.flatten().map(|entry| entry.path());
-    assert!(files.any(|path| path.extension().is_some_and(|e| e == "hpcproc")));
+    assert!(files.any(|path| path.extension().is_some_and(|e| e == "hpcprocs")));
     let binary = tool_path("hpcrun-rs");
     assert_eq!(code(tool("hpcstruct-rs").args(["-o", "whole"]).arg(binary)), Some(0));
     assert!(folder.join("whole").is_file());

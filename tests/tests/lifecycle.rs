@@ -67,7 +67,7 @@ fn both_sides_of_exec_and_fork_are_profiled() {
         assert!(run.output.status.success(), "{way}: {}", run.stderr());
         let view = assert_before_is_kept(&run);
         assert_kept(&view, &run.truths(), "lifecycle::after_it", 0.03);
-        let processes = run.files("hpcproc").len();
+        let processes = run.processes().len();
         assert_eq!(processes, 2, "{way}: one process file for each image");
     }
 }

@@ -406,7 +406,7 @@ fn ranks_share_a_directory_and_no_other_job_gets_it() {
     for mpi in libraries() {
         let run = mpi.run("shared", 3, &["--critical-path"], &["none"]);
         assert!(run.output.status.success(), "{}", run.stderr());
-        assert_eq!(run.files("hpcproc").len(), 3);
+        assert_eq!(run.processes().len(), 3);
         let said = run.stderr();
         assert_eq!(said.matches("critical path of 3 ranks").count(), 1, "{said}");
         assert_eq!(said.matches("measurements kept in").count(), 1, "{said}");
@@ -433,7 +433,7 @@ fn a_rank_that_dies_leaves_its_samples() {
     for mpi in libraries() {
         let run = mpi.run("die", 4, &["--critical-path"], &["die"]);
         assert!(!run.output.status.success());
-        assert_eq!(run.files("hpcproc").len(), 4);
+        assert_eq!(run.processes().len(), 4);
         let database = run.database();
         let work = database.top_down().inclusive("node", "work");
         assert!(work > 0.1, "{work} s of 0.16 s");

@@ -8,7 +8,7 @@
 use crate::error::{Error, Result};
 use crate::model::warnings::Warnings;
 use hpc_formats::critical_path::{self, CriticalPath, OnPath};
-use hpc_formats::process::{COMMAND_FILE, Process, USER_FOLDER, text_of};
+use hpc_formats::process::{COMMAND_FILE, Process, SHORT_EXTENSION, USER_FOLDER, text_of};
 use hpc_formats::profile::{HEADER_SIZE, Header, MAGIC, Profile, RECORD_SIZE, header};
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -189,7 +189,8 @@ fn read_directory(directory: &Path, index: usize, warnings: &mut Warnings) -> Re
     for folder in folders {
         files.extend(list(&folder)?);
     }
-    files.sort();
+    // Whether a short process counts depends on all others.
+    files.sort_by_key(|p| (p.extension().is_some_and(|e| e == SHORT_EXTENSION), p.clone()));
     // A named pipe would make the reader wait.
     let regular = files.iter().filter(|p| p.is_file());
     let mut found = 0;
@@ -200,6 +201,10 @@ fn read_directory(directory: &Path, index: usize, warnings: &mut Warnings) -> Re
             Some(PROCESS_EXTENSION) => {
                 found += 1;
                 read_process(path, &mut processes, warnings);
+            }
+            Some(SHORT_EXTENSION) => {
+                found += 1;
+                read_short(path, &mut processes, warnings);
             }
             Some(PROFILE_EXTENSION) => {
                 found += 1;
@@ -303,14 +308,38 @@ fn read_process(path: &Path, processes: &mut ByIdentity, warnings: &mut Warnings
     let Some(process) = decoded(path, Process::parse, cost, warnings) else {
         return;
     };
+    warn_if_damaged(path, &process, warnings);
+    let slot = entry(processes, process.start.image, process.start.pid);
+    fill(&mut slot.process, process, (path, "process file"), warnings);
+}
+
+fn warn_if_damaged(path: &Path, process: &Process, warnings: &mut Warnings) {
     if process.damaged {
         warnings.add(format!(
             "{}: ends within an entry; whole entries were kept: names may be missing, run again if they are",
             path.display()
         ));
     }
-    let slot = entry(processes, process.start.image, process.start.pid);
-    fill(&mut slot.process, process, (path, "process file"), warnings);
+}
+
+/// Reads processes that have ended without a profile. A process that goes on after a record of its end, since
+/// an exec has failed, has another one, or a file of its own, which was read before.
+fn read_short(path: &Path, processes: &mut ByIdentity, warnings: &mut Warnings) {
+    let cost = "short processes are lost: their CPU time is that of unprofiled children";
+    let all = |data: &[u8]| Ok::<_, std::convert::Infallible>(Process::parse_all(data));
+    let mut last = BTreeMap::new();
+    for process in decoded(path, all, cost, warnings).into_iter().flatten() {
+        match process {
+            Ok(process) => {
+                warn_if_damaged(path, &process, warnings);
+                last.insert((process.start.image, process.start.pid), process);
+            }
+            Err(problem) => warnings.add(format!("{}: {problem}; {cost}", path.display())),
+        }
+    }
+    for ((image, pid), process) in last {
+        entry(processes, image, pid).process.get_or_insert(process);
+    }
 }
 
 fn read_critical_path(path: &Path, processes: &mut ByIdentity, warnings: &mut Warnings) {

@@ -52,6 +52,16 @@ fn name_of(user: u32) -> String {
     format!("{}{user}", hpc_formats::process::USER_FOLDER)
 }
 
+/// Whether files can be made in the measurement directory. Not async-signal-safe.
+pub fn check(directory: &OsStr) -> std::io::Result<()> {
+    let path = CString::new(directory.as_bytes())?;
+    // SAFETY: `path` is NUL-terminated.
+    match unsafe { libc::access(path.as_ptr(), libc::W_OK | libc::X_OK) } {
+        0 => Ok(()),
+        _ => Err(std::io::Error::last_os_error()),
+    }
+}
+
 /// Holds the measurement directory open, since its path may soon lead elsewhere. Returns its descriptor.
 /// Not async-signal-safe.
 pub fn hold(directory: &OsStr) -> Option<i32> {

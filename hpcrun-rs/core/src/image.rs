@@ -1,23 +1,19 @@
 //! The measured process image: its constants, whether samples are taken, the losses that no thread can count,
-//! and its files.
+//! and its entries.
 //!
 //! Async-signal-safe: [`is_running`], [`has_empty_handler`], [`event`], [`now`],
 //! [`create_profile`], [`add_losses`].
 
 use crate::config::{Config, Event, SourceKind};
+use crate::entries::Entries;
 use crate::host::Host;
 use crate::lcct::{Identity, MetricSet, Tree, spare};
-use crate::memory;
-use crate::sandbox::allows_files;
 use crate::system::{self, Text};
 use hpc_formats::loss::{LOSS_SLOTS, LossCause};
+use hpc_formats::process::SHORT_EXTENSION;
 use hpc_formats::profile::{LOCK_WAIT, MPI_WAIT, Metric, wait_metric};
 use std::ffi::CString;
-use std::fs::File;
-use std::io::Write;
-use std::os::fd::FromRawFd;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::PathBuf;
+use std::os::unix::ffi::OsStrExt;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 
@@ -43,6 +39,8 @@ pub struct Image {
     pub arguments: Vec<String>,
     /// [`cpu_used`] at its start: an exec does not reset CPU time.
     pub cpu_at_start: (u64, u64),
+    /// What it writes of itself.
+    pub entries: Entries,
     counts: Counts,
 }
 
@@ -84,18 +82,27 @@ pub fn open(
     };
     let lock_wait = add(config.lock_wait, &wait_metric(LOCK_WAIT));
     let mpi_wait = add(config.in_job, &wait_metric(MPI_WAIT));
+    // SAFETY: getpid has no preconditions.
+    let pid = unsafe { libc::getpid() } as u32;
+    let id = system::clock(libc::CLOCK_MONOTONIC);
+    let file = |name: String| {
+        let path = [config.output.as_bytes(), b"/", name.as_bytes()].concat();
+        CString::new(path).unwrap_or_default()
+    };
+    let own = file(format!("process-{pid}-{id}.hpcproc"));
+    let shared = file(format!("short-{}.{SHORT_EXTENSION}", host.file_name()));
     let image: &'static Image = Box::leak(Box::new(Image {
         config,
         kind,
-        // SAFETY: getpid has no preconditions.
-        pid: unsafe { libc::getpid() } as u32,
-        id: system::clock(libc::CLOCK_MONOTONIC),
+        pid,
+        id,
         host,
         metrics,
         lock_wait,
         mpi_wait,
         arguments,
         cpu_at_start: cpu_used(),
+        entries: Entries::new(own, shared),
         counts: Counts::default(),
     }));
     IMAGE.store(ptr::from_ref(image).cast_mut(), Ordering::Release);
@@ -177,36 +184,11 @@ pub fn threads() -> u32 {
     counted(|counts| &counts.threads) as u32
 }
 
-fn process_path(s: &Image) -> PathBuf {
-    let mut path = PathBuf::from(&s.config.output);
-    path.push(format!("process-{}-{}.hpcproc", s.pid, s.id));
-    path
-}
-
-/// Appends to the process file with one write.
-pub fn append(bytes: &[u8], create: bool) -> std::io::Result<()> {
-    let Some(s) = current() else {
-        return Ok(());
-    };
-    if !allows_files() {
-        return Err(std::io::ErrorKind::PermissionDenied.into());
-    }
-    let path = CString::new(process_path(s).into_os_string().into_vec())?;
-    let create = if create { libc::O_CREAT | libc::O_EXCL } else { 0 };
-    let flags = libc::O_WRONLY | libc::O_APPEND | libc::O_CLOEXEC | create;
-    let opened = memory::open(&path, flags).map_err(std::io::Error::from_raw_os_error)?;
-    // SAFETY: we have just opened the descriptor, and nobody else has it.
-    let mut file = unsafe { File::from_raw_fd(opened) };
-    if !memory::may_be_as_large(file.metadata()?.len() as usize + bytes.len()) {
-        return Err(std::io::ErrorKind::FileTooLarge.into());
-    }
-    file.write_all(bytes)
-}
-
 /// Begins a thread's profile, in the file of an ended thread or in a new file. Fills in the process's part of
 /// the identity. Async-signal-safe.
 pub fn create_profile(identity: &Identity) -> Result<Tree, LossCause> {
     let s = current().ok_or(LossCause::NoThreadState)?;
+    s.entries.make_file()?;
     let identity =
         Identity { pid: s.pid, image: s.id, period_ns: s.config.period_ns(), ..*identity };
     if let Some(mut tree) = spare::take() {

@@ -14,7 +14,7 @@
 //! | [`activity`] | how many threads and workers work |
 //! | [`locks`], [`futex_locks`] | who waits for which lock; locks whose waiters block on a futex |
 //! | [`path`] | the critical path |
-//! | [`image`] | the process image and its files |
+//! | [`image`], [`entries`] | the process image, and what it writes of itself |
 //! | [`session`] | start, end, fork |
 //! | [`sites`], [`directives`] | counters of the runtimes' spawn sites; of OpenMP's directives |
 //! | [`config`] | settings from the launcher |
@@ -39,6 +39,7 @@ pub mod arch;
 pub mod config;
 pub mod descriptors;
 pub mod directives;
+pub mod entries;
 pub mod folder;
 pub mod futex_locks;
 pub mod host;

@@ -6,6 +6,7 @@
 use crate::sandbox::refuses;
 use crate::{descriptors, folder, system};
 use hpc_formats::loss::LossCause;
+use std::alloc::{Layout, alloc};
 use std::ffi::CStr;
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -63,19 +64,23 @@ pub struct FixedArray<T> {
     len: usize,
     capacity: usize,
     limit: usize,
+    /// It is in the heap, whose memory it keeps for ever.
+    is_in_heap: bool,
 }
 
 impl<T> FixedArray<T> {
-    /// Size of the mapping.
-    fn bytes(&self) -> usize {
-        FIRST_ARRAY.max(self.capacity * size_of::<T>())
+    fn unmap(&mut self) {
+        if !self.is_in_heap {
+            let bytes = FIRST_ARRAY.max(self.capacity * size_of::<T>());
+            // SAFETY: the array owns the mapping, which has this size, and leaves it.
+            unsafe { unmap(self.base.cast(), bytes) };
+        }
     }
 }
 
 impl<T> Drop for FixedArray<T> {
     fn drop(&mut self) {
-        // SAFETY: the array owns the mapping, which has this size.
-        unsafe { unmap(self.base.cast(), self.bytes()) };
+        self.unmap();
     }
 }
 
@@ -85,10 +90,21 @@ const FIRST_ARRAY: usize = 2 * PAGE;
 impl<T: Copy> FixedArray<T> {
     /// An empty array for up to `limit` values. `None` when the address space is used up.
     pub fn new(limit: usize) -> Option<FixedArray<T>> {
+        Some(FixedArray::at(map_anonymous(FIRST_ARRAY)?, limit, false))
+    }
+
+    /// The same for one that begins in the heap, since mappings take time. Not async-signal-safe.
+    pub fn in_heap(limit: usize) -> Option<FixedArray<T>> {
+        let layout = Layout::from_size_align(FIRST_ARRAY, PAGE).ok()?;
+        // SAFETY: the layout is not empty.
+        let base = NonNull::new(unsafe { alloc(layout) })?;
+        Some(FixedArray::at(base, limit, true))
+    }
+
+    fn at(base: NonNull<u8>, limit: usize, is_in_heap: bool) -> FixedArray<T> {
         const { assert!(align_of::<T>() <= PAGE && size_of::<T>() <= FIRST_ARRAY) };
-        let base = map_anonymous(FIRST_ARRAY)?.cast();
         let capacity = (FIRST_ARRAY / size_of::<T>()).min(limit);
-        Some(FixedArray { base, len: 0, capacity, limit })
+        FixedArray { base: base.cast(), len: 0, capacity, limit, is_in_heap }
     }
 
     /// Appends a value; false when the array is full.
@@ -113,13 +129,11 @@ impl<T: Copy> FixedArray<T> {
         let Some(base) = map_anonymous(capacity * size_of::<T>()) else {
             return false;
         };
-        // SAFETY: both mappings hold `len` values and are disjoint; `&mut self` says that nothing points into
-        // the old one, which was mapped with this size.
-        unsafe {
-            base.cast().copy_from_nonoverlapping(self.base, self.len);
-            unmap(self.base.cast(), self.bytes());
-        }
-        (self.base, self.capacity) = (base.cast(), capacity);
+        // SAFETY: both hold `len` values and are disjoint; `&mut self` says that nothing points into the old
+        // one.
+        unsafe { base.cast().copy_from_nonoverlapping(self.base, self.len) };
+        self.unmap();
+        (self.base, self.capacity, self.is_in_heap) = (base.cast(), capacity, false);
         true
     }
 

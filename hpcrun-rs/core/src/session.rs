@@ -7,6 +7,7 @@ use crate::image::{self, Image};
 use crate::lcct::spare;
 use crate::logical::{self, agents};
 use crate::maps;
+use crate::memory::PAGE;
 use crate::sample::{latency, signal, stand_in};
 use crate::sandbox::refuses;
 use crate::source::{self, Order};
@@ -55,7 +56,10 @@ pub fn start(config: Config, arguments: Vec<String>, libc: Libc) -> Result<(), S
         return Err("out of memory for the table of the threads".to_owned());
     }
     activity::set_threads(std::iter::once(system::thread_id()));
-    open_files(image::open(config, kind, host, arguments))?;
+    let output = config.output.clone();
+    begin_entries(image::open(config, kind, host, arguments));
+    // It is written to later, when nobody may see a message.
+    folder::check(&output).map_err(|e| format!("cannot write in {output:?}: {e}"))?;
     let state = threads::acquire().ok_or("out of memory for the profiler's thread state")?;
     threads::begin(state, (0, 0), main_stack(), true);
     tracking.inspect(|tracking| path::start(tracking, in_job, period));
@@ -63,15 +67,13 @@ pub fn start(config: Config, arguments: Vec<String>, libc: Libc) -> Result<(), S
     Ok(())
 }
 
-/// Begins the files of a new image.
-fn open_files(new: &Image) -> Result<(), String> {
+/// Begins the entries of a new image.
+fn begin_entries(new: &Image) {
     let mut bytes = process::encode_header().to_vec();
     bytes.extend(process::encode(&Entry::Start(start_entry(new))));
-    image::append(&bytes, true)
-        .map_err(|e| format!("cannot write in {:?}: {e}", new.config.output))?;
+    write_or_count(&bytes);
     loadmap::with_current(|s| append_modules(s.modules()));
     refresh_loadmap();
-    Ok(())
 }
 
 fn start_entry(s: &Image) -> Start {
@@ -129,7 +131,9 @@ pub fn affinity_changed(another: Option<u32>) {
 
 /// Copies the modules whose files have gone, while they are mapped. Not async-signal-safe.
 pub fn keep_modules() {
-    let Some(image) = image::current().filter(|_| sandbox::allows_files()) else { return };
+    // Without a sample nobody asks for names.
+    let is_sampled = |i: &&Image| i.entries.has_file() && sandbox::allows_files();
+    let Some(image) = image::current().filter(is_sampled) else { return };
     let made = loadmap::with_current(|s| copies::make(&image.config.output, s.modules()));
     for (id, name) in made.unwrap_or_default() {
         append_or_count(&Entry::Copy(id, name));
@@ -143,6 +147,7 @@ pub fn has_begun() -> bool {
 
 /// Holds the measurement directory open, before the process has another root or other mounts.
 pub fn hold_folder() {
+    host::moving();
     image::current().inspect(|image| {
         folder::hold(&image.config.output);
     });
@@ -159,10 +164,11 @@ pub fn hand_over(user: u32) -> bool {
 /// Records that the process starts a program that is not profiled. Changes no state in memory.
 pub fn note_unprofiled(executable: &Path, reason: &str) {
     let executable = executable.canonicalize().unwrap_or_else(|_| executable.into());
-    append_or_count(&Entry::Unprofiled(process::Unprofiled {
+    let entry = process::encode(&Entry::Unprofiled(process::Unprofiled {
         executable: process::text_of(executable.as_os_str().as_bytes()),
         reason: reason.to_owned(),
     }));
+    write(|image| image.entries.add_now(&entry));
 }
 
 fn append_or_count(entry: &Entry) {
@@ -170,8 +176,12 @@ fn append_or_count(entry: &Entry) {
 }
 
 fn write_or_count(entries: &[u8]) {
-    if image::append(entries, false).is_err() {
-        image::count_loss(LossCause::DiskFull);
+    write(|image| image.entries.add(entries));
+}
+
+fn write(add: impl FnOnce(&Image) -> Result<(), LossCause>) {
+    if let Some(Err(cause)) = image::current().map(add) {
+        image::count_loss(cause);
     }
 }
 
@@ -249,9 +259,27 @@ pub fn module_of(address: u64) -> Option<ModuleId> {
 
 /// Bounds of the stack that the program's entry point runs on.
 fn main_stack() -> (u64, u64) {
-    // The calling thread is the initial one.
-    pthread_stack().unwrap_or((0, 0))
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the kernel writes `limit`. It has put the program's path at the upper end of the stack, and a
+    // word behind it.
+    let (path, size) = unsafe {
+        libc::getrlimit(libc::RLIMIT_STACK, &mut limit);
+        let path = libc::getauxval(libc::AT_EXECFN);
+        (path, if path == 0 { 0 } else { libc::strlen(path as *const _) as u64 })
+    };
+    match limit.rlim_cur {
+        // libc knows both for the initial thread, which this is, but reads all mappings for it.
+        0 | MOST_STACK.. => pthread_stack().unwrap_or((0, 0)),
+        _ if path == 0 => pthread_stack().unwrap_or((0, 0)),
+        low => {
+            let high = (path + size + 9).next_multiple_of(PAGE as u64);
+            (high.saturating_sub(low), high)
+        }
+    }
 }
+
+/// A stack that may be larger may meet other mappings.
+const MOST_STACK: u64 = 1 << 30;
 
 /// Bounds (low, high) of the calling thread's stack. The initial thread's stack grows up to its limit.
 pub fn pthread_stack() -> Option<(u64, u64)> {
@@ -402,7 +430,8 @@ pub fn note_exec() {
 }
 
 fn append_end(reason: &str) {
-    let image = image::current().filter(|_| sandbox::allows_files());
+    let is_sampled = |i: &&Image| i.entries.has_file() && sandbox::allows_files();
+    let image = image::current().filter(is_sampled);
     image.inspect(|i| copies::keep_perf_map(&i.config.output, i.pid, i.id));
     let counted = sites::counts();
     if !counted.is_empty() {
@@ -412,7 +441,8 @@ fn append_end(reason: &str) {
     if !directives.is_empty() {
         append_or_count(&Entry::Directives(directives));
     }
-    append_or_count(&Entry::End(end_entry(reason)));
+    let entry = process::encode(&Entry::End(end_entry(reason)));
+    write(|image| image.entries.end(&entry));
 }
 
 fn end_entry(reason: &str) -> End {
@@ -473,14 +503,9 @@ pub fn continue_in_child() {
         Some(me) => me.renew_after_fork(),
         None => activity::enter_child(0),
     }
-    match (open_files(new), me) {
-        (Ok(()), Some(me)) => {
-            arm(me);
-            me.begin_main_path();
-        }
-        (Ok(()), None) => {}
-        (Err(_), _) => {
-            image::set_running(false);
-        }
+    begin_entries(new);
+    if let Some(me) = me {
+        arm(me);
+        me.begin_main_path();
     }
 }

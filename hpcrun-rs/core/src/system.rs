@@ -1,11 +1,11 @@
 //! Direct system calls. The preloaded library interposes the libc functions of these names, which act on the
 //! program's behalf.
 //!
-//! Async-signal-safe.
+//! Async-signal-safe, except [`read`] and [`read_text`].
 
 use crate::arch::{self, PAGE};
 use crate::sandbox::refuses;
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 use std::ptr;
 
 /// Makes a system call of up to five arguments, unless the program's sandbox refuses it; the result is
@@ -32,6 +32,43 @@ pub fn process_id() -> Option<u32> {
 pub fn close(descriptor: i32) {
     // SAFETY: closing touches no memory.
     unsafe { call(libc::SYS_close, [descriptor as usize, 0, 0, 0, 0]) };
+}
+
+/// What a file of the kernel holds, by as few calls as that takes; empty if it cannot be read. Not
+/// async-signal-safe.
+pub fn read(path: &str) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(4096);
+    let Ok(name) = CString::new(path) else { return bytes };
+    let (at, name_at) = (libc::AT_FDCWD as usize, name.as_ptr() as usize);
+    let flags = (libc::O_RDONLY | libc::O_CLOEXEC) as usize;
+    let needed = [libc::SYS_openat, libc::SYS_read, libc::SYS_close];
+    if needed.into_iter().any(refuses) {
+        return bytes;
+    }
+    // SAFETY: the path is NUL-terminated, and the kernel writes into the spare room of the vector.
+    unsafe {
+        let file = call(libc::SYS_openat, [at, name_at, flags, 0, 0]);
+        if file < 0 {
+            return bytes;
+        }
+        loop {
+            let room = bytes.spare_capacity_mut();
+            let (place, length) = (room.as_mut_ptr() as usize, room.len());
+            let got = call(libc::SYS_read, [file as usize, place, length, 0, 0]).max(0) as usize;
+            bytes.set_len(bytes.len() + got);
+            if got < length {
+                break;
+            }
+            bytes.reserve(bytes.len());
+        }
+        close(file as i32);
+    }
+    bytes
+}
+
+/// The same as text. Not async-signal-safe.
+pub fn read_text(path: &str) -> String {
+    String::from_utf8(read(path)).unwrap_or_default()
 }
 
 /// The error of the calling thread's last call of libc.

@@ -9,8 +9,6 @@
 //!
 //! Called before anything else; until then nothing here calls another library but `dl_iterate_phdr`.
 
-use hpcrun_core::memory::PAGE;
-use hpcrun_core::system;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ops::Range;
 use std::{ptr, slice};
@@ -32,7 +30,6 @@ const DT_GNU_HASH: i64 = 0x6fff_fef5;
 const DT_VERSYM: i64 = 0x6fff_fff0;
 const PT_LOAD: u32 = 1;
 const PT_DYNAMIC: u32 = 2;
-const PT_GNU_RELRO: u32 = 0x6474_e552;
 const STT_FUNC: u8 = 2;
 /// The bit of a version's index that hides an old version.
 const HIDDEN: u16 = 0x8000;
@@ -51,8 +48,6 @@ struct Module {
     /// Where its segments are.
     start: u64,
     end: u64,
-    /// What the dynamic linker has made read-only.
-    relro: (u64, u64),
     strings: u64,
     symbols: u64,
     relocations: (u64, u64),
@@ -74,7 +69,6 @@ pub(crate) fn rebind() {
     unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut found).cast()) };
     let Some(own) = found.own else { return };
     let libc = || found.libc.iter().flatten();
-    let mut is_writable = false;
     for (at, size) in [own.relocations, own.jumps] {
         let count = size as usize / size_of::<Relocation>();
         // SAFETY: the dynamic section says that so many relocations are there.
@@ -93,16 +87,11 @@ pub(crate) fn rebind() {
                 continue;
             }
             if let Some(function) = libc().find_map(|m| m.function(name)) {
-                if !std::mem::replace(&mut is_writable, true) {
-                    own.protect(true);
-                }
-                // SAFETY: an aligned entry of our table, in a writable page; calls of ours read it.
+                // SAFETY: an aligned entry of our table, which stays writable (`build.rs`); calls of ours read
+                // it.
                 unsafe { slot.write_volatile(function) };
             }
         }
-    }
-    if is_writable {
-        own.protect(false);
     }
 }
 
@@ -154,7 +143,6 @@ impl Module {
                     module.end = module.end.max(at.end);
                 }
                 PT_DYNAMIC => dynamic = at.start as *const [i64; 2],
-                PT_GNU_RELRO => module.relro = (at.start, at.end),
                 _ => {}
             }
         }
@@ -234,16 +222,5 @@ impl Module {
             && symbol.st_shndx != 0
             && !self.is_hidden(index)
             && self.name(index) == name
-    }
-
-    /// Makes the tables that the dynamic linker has made read-only writable, or read-only again.
-    fn protect(&self, is_writable: bool) {
-        let (start, end) = self.relro;
-        let start = start & !(PAGE as u64 - 1);
-        let write = if is_writable { libc::PROT_WRITE } else { 0 };
-        let protection = (libc::PROT_READ | write) as usize;
-        let length = (end & !(PAGE as u64 - 1)).saturating_sub(start) as usize;
-        // SAFETY: the pages are in our data.
-        unsafe { system::call(libc::SYS_mprotect, [start as usize, length, protection, 0, 0]) };
     }
 }

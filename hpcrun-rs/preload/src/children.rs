@@ -39,6 +39,12 @@ pub(crate) enum Program<'a> {
 }
 
 impl Program<'_> {
+    /// Whether there is no such file, as in most of the folders in which a shell looks for a name.
+    pub(crate) fn is_missing(self) -> bool {
+        let Program::Path(path) = self else { return false };
+        std::fs::metadata(OsStr::from_bytes(path.to_bytes())).is_err()
+    }
+
     fn path(self, search: &OsStr) -> Option<PathBuf> {
         let path = |text: &CStr| PathBuf::from(OsStr::from_bytes(text.to_bytes()));
         match self {

@@ -19,6 +19,9 @@ unsafe fn exec(
     environment: Strings,
     exec: impl FnOnce(Strings) -> c_int,
 ) -> c_int {
+    if program.is_missing() {
+        return exec(environment);
+    }
     // SAFETY: the caller's promise.
     let environment = with_room(|| unsafe { Environment::of(program, environment) });
     // A vfork child runs on its parent's memory, so the state is not its own.

@@ -5,9 +5,9 @@ use crate::fork;
 use crate::real::{interpose, real};
 use crate::start;
 use crate::thread_life::{Start, StartRoutine, hpcrun_thread_start, take_back};
-use hpcrun_core::session;
 use hpcrun_core::threads::{self, NewThread, with_room};
 use hpcrun_core::unwind::Registers;
+use hpcrun_core::{host, session};
 use std::ffi::{c_int, c_void};
 use std::ptr;
 
@@ -102,6 +102,9 @@ unsafe fn begin(
     argument: *mut c_void,
     real: impl FnOnce(CloneRoutine, *mut c_void) -> c_int,
 ) -> c_int {
+    if flags & libc::CLONE_NEWUTS != 0 {
+        host::moving();
+    }
     if flags & libc::CLONE_VM == 0 && session::is_running() {
         // The child has a copy of our frame.
         let mut fork = (routine, argument);

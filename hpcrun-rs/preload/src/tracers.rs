@@ -2,6 +2,7 @@
 
 use crate::real::interpose;
 use crate::start;
+use hpcrun_core::system;
 use std::ffi::{c_int, c_long, c_void};
 
 /// Why the measurement ends; the analyser knows the text.
@@ -10,7 +11,7 @@ const REASON: &str = "traced by another program";
 /// Ends the measurement if another program traces this process already, as a debugger that has started it.
 /// Returns whether.
 pub(crate) fn end_if_traced() -> bool {
-    let status = std::fs::read("/proc/self/status").unwrap_or_default();
+    let status = system::read("/proc/self/status");
     let tracer = status.split(|b| *b == b'\n').find_map(|line| line.strip_prefix(b"TracerPid:\t"));
     let is_traced = tracer.is_some_and(|tracer| tracer != b"0");
     if is_traced {

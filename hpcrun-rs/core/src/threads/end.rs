@@ -6,7 +6,6 @@ use super::{OwnThread, SharedThread};
 use crate::arch::thread_slot;
 use crate::image;
 use crate::lcct::spare;
-use crate::sandbox::refuses;
 use crate::system;
 use hpc_formats::loss::LossCause;
 use hpc_formats::profile::header;
@@ -23,12 +22,8 @@ pub fn run_delays() -> u64 {
 /// The time for which a thread was ready to run and had no core, by the kernel's account, in nanoseconds; 0
 /// if that is not known. Not async-signal-safe.
 fn run_delay(tid: u32) -> u64 {
-    if refuses(libc::SYS_openat) || refuses(libc::SYS_statx) || refuses(libc::SYS_close) {
-        return 0;
-    }
-    let text = std::fs::read_to_string(format!("/proc/self/task/{tid}/schedstat"));
-    let delay = text.ok().and_then(|text| text.split_whitespace().nth(1)?.parse().ok());
-    delay.unwrap_or(0)
+    let text = system::read_text(&format!("/proc/self/task/{tid}/schedstat"));
+    text.split_whitespace().nth(1).and_then(|delay| delay.parse().ok()).unwrap_or(0)
 }
 
 impl SharedThread {
@@ -77,13 +72,9 @@ impl SharedThread {
             };
             return (asked == 0).then_some(name);
         }
-        if refuses(libc::SYS_openat) || refuses(libc::SYS_statx) || refuses(libc::SYS_close) {
-            return None;
-        }
-        let path = format!("/proc/self/task/{}/comm", self.tid());
-        let text = std::fs::read(path).ok()?;
+        let text = system::read(&format!("/proc/self/task/{}/comm", self.tid()));
+        let text = text.strip_suffix(b"\n")?;
         let mut name = [0; 16];
-        let text = text.strip_suffix(b"\n").unwrap_or(&text);
         let n = text.len().min(16);
         name[..n].copy_from_slice(&text[..n]);
         Some(name)

@@ -33,7 +33,7 @@ pub struct ReadLog {
 impl ReadLog {
     /// Reserves the memory. Not async-signal-safe. `None` when the address space is used up.
     pub fn new() -> Option<ReadLog> {
-        Some(ReadLog { list: FixedArray::new(MAX_WORDS)?, is_complete: true })
+        Some(ReadLog { list: FixedArray::in_heap(MAX_WORDS)?, is_complete: true })
     }
 
     /// The maximal number of words.

@@ -391,6 +391,10 @@ pub fn refresh(quiescent: impl FnOnce() -> bool) -> Changes {
     }
     find_symbols();
     STALE.store(false, Ordering::Relaxed);
+    let has_one = !CURRENT.load(Ordering::Relaxed).is_null();
+    if has_one && !INVALID.load(Ordering::Acquire) && !is_outdated() {
+        return Changes::default();
+    }
     let (version, mut modules) = scan::scan();
     // The scan takes glibc's loader lock, so it comes before our lock: a program may call dlopen from its own
     // dl_iterate_phdr callback. We do not wait for our lock: its holder does the same work, and in a child

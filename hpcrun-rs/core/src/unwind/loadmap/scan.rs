@@ -10,6 +10,7 @@ use hpc_formats::address::ModuleId;
 use hpc_formats::process::text_of;
 use std::ffi::CStr;
 use std::os::unix::ffi::OsStrExt;
+use std::sync::OnceLock;
 
 /// Finds `.eh_frame` by a mapped `.eh_frame_hdr` in the encoding that linkers produce (pcrel sdata4 pointer,
 /// udata4 count, datarel sdata4 table).
@@ -280,6 +281,11 @@ fn module_path(info: &libc::dl_phdr_info, start: u64, is_vdso: bool) -> String {
 
 /// The path of the running executable. A dynamic linker that was told to start it is not the executable.
 pub fn executable_path() -> String {
+    static PATH: OnceLock<String> = OnceLock::new();
+    PATH.get_or_init(find_executable).clone()
+}
+
+fn find_executable() -> String {
     // SAFETY: reads the auxiliary vector.
     let (base, headers) =
         unsafe { (libc::getauxval(libc::AT_BASE), libc::getauxval(libc::AT_PHDR)) };
