@@ -2,9 +2,12 @@
 //! privileges of its own runs as without the profiler, and the report has its seconds, or says what is
 //! missing.
 
+use hpc_formats::process::SHORT_EXTENSION;
 use hpcrun_tests::run::{Run, Spec};
 use hpcrun_tests::tools::{c_program, check, exclusive_cores};
 use hpcrun_tests::view::assert_close;
+use std::collections::BTreeSet;
+use std::path::Path;
 use std::process::Command;
 
 /// A shell's command, with the paths of the programs.
@@ -104,4 +107,25 @@ fn threads_of_libc_are_sampled() {
         assert_close("notifications", view.inclusive("guest_work", "work"), 0.4, 0.05);
         assert_eq!(view.quality.rooted, view.quality.samples, "{:?}", view.quality);
     }
+}
+
+/// To make a file takes longer than many a short process, so those without a sample share one.
+#[test]
+fn short_processes_share_a_file() {
+    let _cores = exclusive_cores();
+    let many = "for i in 1 2 3 4 5 6 7 8 9 10; do /bin/true; (exit 3); /nowhere/true 2>/dev/null; done; house memory";
+    let run = run_as_without_us("short", many, 200);
+    for own in run.files("hpcproc") {
+        let profile = own
+            .to_string_lossy()
+            .replace("/process-", "/thread-")
+            .replace(".hpcproc", "-1.hpcprofile");
+        assert!(Path::new(&profile).exists(), "{profile}");
+    }
+    let processes = run.processes();
+    let images = processes.iter().map(|p| (p.start.pid, p.start.image));
+    let images: BTreeSet<_> = images.collect();
+    assert_eq!(images.len(), processes.len(), "{processes:?}");
+    assert!(images.len() > 20 && run.files(SHORT_EXTENSION).len() == 1, "{images:?}");
+    assert!(processes.iter().all(|p| p.end.is_some()), "{processes:?}");
 }
