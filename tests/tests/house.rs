@@ -113,7 +113,8 @@ fn threads_of_libc_are_sampled() {
 #[test]
 fn short_processes_share_a_file() {
     let _cores = exclusive_cores();
-    let many = "for i in 1 2 3 4 5 6 7 8 9 10; do /bin/true; (exit 3); /nowhere/true 2>/dev/null; done; house memory";
+    let many = "for i in 1 2 3 4 5 6 7 8 9 10; do /bin/true; (exit 3); /no/true 2>/dev/null; done; \
+                house memory";
     let run = run_as_without_us("short", many, 200);
     for own in run.files("hpcproc") {
         let profile = own

@@ -223,12 +223,21 @@ fn slots() -> impl Iterator<Item = &'static StackSlot> {
     })
 }
 
+/// Slots that were found last, by parts of the stacks: one of thousands of threads does not look at all.
+static FOUND: [AtomicPtr<StackSlot>; 64] = [const { AtomicPtr::new(ptr::null_mut()) }; 64];
+
 fn slot_of(sp: u64) -> Option<&'static StackSlot> {
+    let known = &FOUND[((sp >> 16).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58) as usize];
     // Inclusive at the top: there the outermost frame of a cloned thread has its stack pointer.
     let holds = |slot: &&StackSlot| {
         sp <= slot.high.load(Ordering::Acquire) && sp > slot.low.load(Ordering::Relaxed)
     };
-    slots().find(holds).or_else(|| slots().find(|slot| slot.has_grown_to(sp)))
+    // SAFETY: null, or a slot, which lives as long as the process.
+    let last = unsafe { known.load(Ordering::Acquire).as_ref() };
+    last.filter(holds).or_else(|| {
+        let found = slots().find(holds).or_else(|| slots().find(|slot| slot.has_grown_to(sp)));
+        found.inspect(|slot| known.store(ptr::from_ref(*slot).cast_mut(), Ordering::Release))
+    })
 }
 
 /// The part of the stack around `sp` that may be read directly: from the red zone below `sp` up to the top of
