@@ -1,6 +1,6 @@
-//! The entries of a process image (`hpc_formats::process`), in memory until they are needed: its first profile
-//! makes a file of its own. A process that ends without one adds them to a file that the short processes of a
-//! host share, since making a file takes longer than many such a process.
+//! The entries of a process image (`hpc_formats::process`), in memory until they are needed: its first
+//! profile makes a file of its own. A process that ends without one adds them to a file that the short
+//! processes of a host share, since making a file takes longer than many such a process.
 //!
 //! Async-signal-safe: [`Entries::make_file`].
 

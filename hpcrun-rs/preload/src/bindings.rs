@@ -87,8 +87,7 @@ pub(crate) fn rebind() {
                 continue;
             }
             if let Some(function) = libc().find_map(|m| m.function(name)) {
-                // SAFETY: an aligned entry of our table, which stays writable (`build.rs`); calls of ours read
-                // it.
+                // SAFETY: an aligned entry of our table, which stays writable (`build.rs`); our calls read it.
                 unsafe { slot.write_volatile(function) };
             }
         }

@@ -4,8 +4,9 @@
 //! process keeps its mask here: that of all its threads, as it is now.
 //!
 //! A process is known by its id, the time, and the namespace in which its id holds (its *view*), so those of
-//! containers that share a directory are told apart, and a program that was executed is its predecessor. Only a process of the same view can tell that another is gone. Its entry is then removed by
-//! whoever replaces its key first, who alone frees its slots.
+//! containers that share a directory are told apart, and a program that was executed is its predecessor.
+//! Only a process of the same view can tell that another is gone. Its entry is then removed by whoever
+//! replaces its key first, who alone frees its slots.
 //!
 //! Async-signal-safe, except [`Identity::current`].
 
