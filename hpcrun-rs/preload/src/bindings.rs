@@ -87,7 +87,7 @@ pub(crate) fn rebind() {
                 continue;
             }
             if let Some(function) = libc().find_map(|m| m.function(name)) {
-                // SAFETY: an aligned entry of our table, which stays writable (`build.rs`); our calls read it.
+                // SAFETY: an aligned entry of our table, which stays writable (`build.rs`).
                 unsafe { slot.write_volatile(function) };
             }
         }
