@@ -34,9 +34,6 @@ const IN_CPP: [&str; 3] = ["fib", "nqueens", "quicksort"];
 /// Calls of fib(38) for one of fib(32), which is what the C++ program runs.
 const FIB_SCALE: f64 = 126_491_971.0 / 7_049_155.0;
 
-/// Loops and functions begin at multiples of 64 bytes.
-const ALIGNED: &str = "-C llvm-args=-align-loops=64 -C llvm-args=-align-all-functions=6";
-
 #[derive(clap::Args)]
 pub(crate) struct Options {
     /// Rounds, each with one run of every candidate
@@ -45,10 +42,6 @@ pub(crate) struct Options {
     /// Timed repetitions in one run
     #[arg(long, default_value_t = 2)]
     repetitions: usize,
-    /// Align loops and functions to cache lines in both Rust programs, so that where the same code of a
-    /// kernel happens to lie does not tell them apart
-    #[arg(long)]
-    aligned: bool,
     /// Which kernels
     #[arg(long, value_delimiter = ',', value_parser = KERNELS,
           default_values_t = KERNELS.map(str::to_owned))]
@@ -81,7 +74,7 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
     if options.rounds == 0 || options.repetitions == 0 {
         return Err("at least one round and one repetition are needed".to_owned());
     }
-    let programs = build_all(options.aligned)?;
+    let programs = build_all()?;
     println!(
         "| kernel | runtime | workers | median [95 % interval] | to sequential | to rayon |\n\
          |---|---|---|---|---|---|"
@@ -102,39 +95,32 @@ fn place() -> Result<PathBuf, String> {
     Ok(build::target()?.join("compare-runtimes"))
 }
 
-fn build_all(aligned: bool) -> Result<Programs, String> {
+fn build_all() -> Result<Programs, String> {
     let place = place()?;
-    let (stock, ours) = if aligned { ("stock-aligned", "ours-aligned") } else { ("stock", "ours") };
     Ok(Programs {
-        stock: build_rust(&place.join(stock), "", aligned)?,
-        ours: build_rust(&place.join(ours), &our_patch_table(), aligned)?,
+        stock: build_rust(&place.join("stock"), "")?,
+        ours: build_ours()?,
         cpp: build_cpp(&place)?,
     })
 }
 
 /// Builds the kernels with our rayon-core; returns the program.
 pub(crate) fn build_ours() -> Result<PathBuf, String> {
-    build_rust(&place()?.join("ours"), &our_patch_table(), false)
+    build_rust(&place()?.join("ours"), &our_patch_table())
 }
 
 /// Builds a copy of the package with `addition` in its manifest.
-fn build_rust(place: &Path, addition: &str, aligned: bool) -> Result<PathBuf, String> {
+fn build_rust(place: &Path, addition: &str) -> Result<PathBuf, String> {
     let source = build::workspace().join("fixtures/runtimes");
     for file in ["src/main.rs", "src/kernels.rs"] {
         build::copy(&source.join(file), &place.join(file))?;
     }
     let text = build::read(&source.join("Cargo.toml"))?;
     build::write(&place.join("Cargo.toml"), text + addition)?;
+    let target = place.join("target");
     let mut command = build::cargo();
-    command.current_dir(place).env("CARGO_TARGET_DIR", place.join("target")).args([
-        "build",
-        "--release",
-        "--quiet",
-    ]);
-    if aligned {
-        command.env("RUSTFLAGS", ALIGNED);
-    }
-    build::run(&mut command)?;
+    command.current_dir(place).env("CARGO_TARGET_DIR", target);
+    build::run(command.args(["build", "--release", "--quiet"]))?;
     let program = place.join("target/release/runtimes");
     rayon_core::check(&program, !addition.is_empty())?;
     Ok(program)
