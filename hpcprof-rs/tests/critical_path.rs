@@ -1,7 +1,7 @@
 //! Critical paths whose answers are known by construction, from the file to the screen.
 
 use crate::support::program::{
-    APP_FILE, CALLER, CALLER_JOIN, CALLER_JOIN_CLOSURE, CLOSURE, EXECUTE, FUTEX, LEAF,
+    APP, APP_FILE, CALLER, CALLER_JOIN, CALLER_JOIN_CLOSURE, CLOSURE, EXECUTE, FUTEX, LEAF,
     LEAF_ITERATOR, MAIN, MAIN_SERIAL, MEMCPY, SCHEDULER, SERIAL, START, run, run_of,
 };
 use crate::support::*;
@@ -9,6 +9,7 @@ use hpc_formats::address::CodeAddress;
 use hpc_formats::critical_path::{
     self, CriticalPath, Edge, Near, OnPath, Procedure, ProcedureName, Quality, Segment, Site, Start,
 };
+use hpc_formats::structure::Origin;
 use serde_json::{Value, json};
 use std::path::Path;
 
@@ -574,6 +575,34 @@ fn places_are_the_users_own_code() {
     for ((found, expected), site) in found.iter().zip(&expected).zip(&sites) {
         assert_eq!(found, expected, "{site:?}");
     }
+}
+
+/// Several crates have a file of that name, with code on that line.
+#[test]
+fn a_file_of_another_crate_is_another_place() {
+    const OTHER: &str = "/deps/other/src/main.rs";
+    let code = at(APP, 0x9100);
+    let mut run = run_of(|thread, entry| {
+        let record = thread.natives(entry, &[START, MAIN_SERIAL, code]);
+        thread.sample(record, 1, 0.0);
+    });
+    let app = run.structures.iter_mut().find(|s| s.module == "/opt/app").expect("the program");
+    let mut builder = StructureBuilder { structure: app.clone() };
+    let procedure = builder.procedure("other::run", Some((OTHER, 10)), Origin::User);
+    builder.span(code.offset(), procedure, None, (OTHER, 13), None);
+    *app = builder.structure;
+    let site = |file: &str| Site::Source { file: file.to_owned(), line: 13 };
+    let sites = ["src/main.rs", OTHER, "/deps/third/src/main.rs"].map(site);
+    let segments = sites.iter().map(|site| segment(site, &Site::Unknown, Edge::Wake, None, 1));
+    run.critical_path = Some(CriticalPath {
+        pid: run.start.pid,
+        image: run.start.image,
+        segments: segments.collect(),
+        ..CriticalPath::default()
+    });
+    let path = json(&database(&run), &[]);
+    let names = elements(&path, "segments").iter().map(|s| s["begin"]["name"].clone());
+    assert_eq!(names.collect::<Vec<_>>(), ["app::main", "other::run", ""]);
 }
 
 /// Where no context was captured, the other end tells more than the runtime's function.
