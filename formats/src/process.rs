@@ -236,7 +236,7 @@ pub struct SiteCounts {
 }
 
 numbered! {
-    /// What a directive of OpenMP makes, and whose runtime runs it.
+    /// What a call makes that is counted, and whose runtime runs it.
     DirectiveKind {
         /// A region of libgomp.
         GompRegion = 1, "libgomp region";
@@ -246,10 +246,17 @@ numbered! {
         OmpRegion = 3, "libomp region";
         /// A task of libomp.
         OmpTask = 4, "libomp task";
+        /// An algorithm of TBB, which the call waits for.
+        TbbAlgorithm = 5, "TBB algorithm";
+        /// A task of TBB, of an algorithm's own too.
+        TbbTask = 6, "TBB task";
+        /// A task of a pool of the program's own.
+        PoolTask = 7, "pool task";
     }
 }
 
-/// What was counted at a call that compilers make of a directive of OpenMP.
+/// What was counted at a call that makes a region or a task: the compiler has made it of a directive of OpenMP,
+/// or it is one of TBB, or of [`DirectiveKind::PoolTask`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Directive {
     /// The last byte of the call.
@@ -273,7 +280,7 @@ pub enum Entry {
     End(End),
     /// All spawn sites at which anything was counted; written before the end.
     Sites(Vec<SiteCounts>),
-    /// All directives of OpenMP that were executed; written before the end.
+    /// All directives that were executed; written before the end.
     Directives(Vec<Directive>),
     /// See [`Unprofiled`].
     Unprofiled(Unprofiled),

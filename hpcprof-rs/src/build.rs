@@ -31,7 +31,7 @@ use crate::views::fold::{self, FoldOptions, Folded, fold_contexts};
 use crate::views::stored;
 use hpc_formats::address::CodeAddress;
 use hpc_formats::message;
-use hpc_formats::process;
+use hpc_formats::process::{self, DirectiveKind};
 use hpc_formats::profile::{
     Aggregation, EFFORT_SQUARES, IDLENESS, IDLENESS_SQUARES, LOCK_WAIT, MPI_WAIT, SAMPLES, Unit,
     WORK, WORK_SQUARES,
@@ -279,7 +279,7 @@ fn process_frames(map: &LoadMap, table: &FrameTable) -> ProcessFrames {
     map.addresses.iter().filter_map(frame).collect()
 }
 
-/// What was counted at a process's directives of OpenMP.
+/// What was counted at a process's directives.
 fn directives(process: &ProcessInput) -> impl Iterator<Item = &process::Directive> {
     process.process.iter().flat_map(|file| &file.directives)
 }
@@ -307,12 +307,17 @@ fn process_sites<'a>(
         };
         site(found.place, counts)
     });
-    let of_openmp = directives(process).filter_map(move |found| {
+    let of_directives = directives(process).filter_map(move |found| {
         let executions = signed(found.executions);
-        let counts = SplitCounts { executions, outside: executions, ..SplitCounts::default() };
-        site(found.place, counts)
+        let all = SplitCounts { executions, outside: executions, ..SplitCounts::default() };
+        let splits = SplitCounts { splits: executions, ..SplitCounts::default() };
+        match found.kind {
+            DirectiveKind::TbbAlgorithm => site(found.place, all),
+            DirectiveKind::TbbTask => site(found.place, splits),
+            _ => site(found.place, all).filter(|s| symbols.frame(s.frame).directive.is_some()),
+        }
     });
-    of_runtimes.chain(of_openmp.filter(|site| symbols.frame(site.frame).directive.is_some()))
+    of_runtimes.chain(of_directives)
 }
 
 /// The program's name for the default database directory: as in the measurement directory's

@@ -228,7 +228,7 @@ fn regions(args: &RegionsArgs, style: Style, out: &mut impl Write) -> Result<()>
             let remedy = "build a database of those on one number of cores each (-o)";
             return Err(Error::input(&of.path, problem, remedy));
         }
-        Ok(find::find(of, &of.contexts(Projection::Logical)?))
+        find::find(of)
     };
     let regions = find(&catalogue)?;
     let serial = args.serial.as_deref().map(|path| find(&Catalogue::open(path)?));

@@ -259,7 +259,7 @@ typedef struct hpcrun_task {
 
 /* The calling function makes a task. Costs about as much as a sample. */
 #define hpcrun_make() hpcrun_make_(HPCRUN_HERE)
-static inline hpcrun_task hpcrun_make_(uint64_t at) {
+__attribute__((always_inline)) static inline hpcrun_task hpcrun_make_(uint64_t at) {
     const struct hpcrun_profiler *profiler = hpcrun_profiler();
     hpcrun_task task = {profiler ? profiler->capture_context() : 0, hpcrun_copy_(at)};
     return task;
@@ -365,7 +365,7 @@ namespace hpcrun {
 /* A closure that runs as a task of whoever has made it: pool.submit(hpcrun::task(closure)). Run it once. */
 template <class Closure> class task {
   public:
-    explicit task(Closure closure) : made(hpcrun_make_(0)), closure(std::move(closure)) {}
+    __attribute__((always_inline)) explicit task(Closure closure) : made(hpcrun_make_(0)), closure(std::move(closure)) {}
     decltype(auto) operator()() {
         const running guard(made);
         return call(closure);

@@ -51,6 +51,10 @@ named! {
         Libgomp = "libgomp",
         /// A parallel region of LLVM's OpenMP.
         Libomp = "libomp",
+        /// An algorithm of TBB; not calibrated.
+        Tbb = "TBB",
+        /// A task of a pool of the program's own; not calibrated.
+        Pool = "pool",
     }
 }
 

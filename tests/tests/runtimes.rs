@@ -90,11 +90,12 @@ const CONSTRUCTS: [&str; 12] = [
     "depend",
 ];
 
-/// Where items are in no node of the region's that their caller begins, or of the directives' bodies.
+/// Where items are in no node of the region's that their caller begins, or a directive's body has a node.
 fn not_in_regions(view: &View) -> Vec<String> {
     let mut faults = Vec::new();
     let is_region = |n: &&&Node| n.kind == "parallel-loop" && n.name.starts_with("omp parallel");
-    let is_body = |n: &&Node| n.name.contains("outlined") || n.name.contains("_omp_fn");
+    let bodies = ["outlined", "_omp_fn", "omp_task_entry"];
+    let is_body = |n: &&Node| bodies.iter().any(|part| n.name.contains(part));
     for root in &view.roots {
         root.walk(&mut Vec::new(), &mut |above, node| {
             let is_nested = above.iter().any(|n| n.name == "nested");
@@ -110,12 +111,32 @@ fn not_in_regions(view: &View) -> Vec<String> {
     faults
 }
 
-/// The executions of all regions that `hpcprof-rs regions` shows.
-fn executions(database: &Database) -> u64 {
+/// What `hpcprof-rs regions` shows.
+fn regions(database: &Database) -> Vec<Value> {
     let found: Value = serde_json::from_str(&database.text("regions", &["--format", "json"]))
         .expect("the regions are JSON");
-    let regions = found["regions"].as_array().expect("regions").iter();
-    regions.filter_map(|region| region["executions"].as_u64()).sum()
+    found["regions"].as_array().expect("regions").clone()
+}
+
+/// The sum of a count over regions.
+fn all(regions: &[Value], count: &str) -> u64 {
+    regions.iter().filter_map(|region| region[count].as_u64()).sum()
+}
+
+/// Where a region is not said to have two threads of which the first one has worked twice as long, and was
+/// waited for.
+fn not_skewed(regions: &[Value]) -> Vec<String> {
+    let is_right = |region: &&Value| {
+        let threads = &region["threads"];
+        let [imbalance, idleness] = [&threads["imbalance"], &threads["last"]["idleness"]]
+            .map(|v| v.as_f64().unwrap_or(0.0));
+        let waited = region["overheads"]["load_imbalance"].as_f64().unwrap_or(0.0);
+        threads["count"] == 2
+            && threads["last"]["thread"] == 1
+            && (imbalance - 4.0 / 3.0).abs() < 0.05
+            && idleness > 0.9 * waited
+    };
+    regions.iter().filter(|r| !is_right(r)).map(|r| format!("threads {}", r["threads"])).collect()
 }
 
 /// Those of `fixtures/c/openmp_path.c`.
@@ -143,9 +164,18 @@ fn callers(compiler: &str) {
         for fault in not_in_regions(&view) {
             let _ = writeln!(report, "{what}: {fault}");
         }
+        let regions = regions(&database);
         // Two callers, twice.
-        if executions(&database) != 4 {
-            let _ = writeln!(report, "{what}: {} executions", executions(&database));
+        if all(&regions, "executions") != 4 {
+            let _ = writeln!(report, "{what}: {} executions", all(&regions, "executions"));
+        }
+        if mode == "taskloop" && all(&regions, "tasks") != 4 * 8 {
+            let _ = writeln!(report, "{what}: {} tasks", all(&regions, "tasks"));
+        }
+        if mode == "region" && threads == "2" {
+            for fault in not_skewed(&regions) {
+                let _ = writeln!(report, "{what}: {fault}");
+            }
         }
         // Where threads are more than cores, who has none at a moment is not for the program to know.
         let is_crowded = threads != "2" || mode == "nested";
@@ -201,14 +231,24 @@ fn by_path(view: &View) -> BTreeMap<String, [f64; 2]> {
     all
 }
 
-/// Runs a program whose sites are named by their paths, with so many threads.
-fn check_paths(name: &str, program: &Path, threads: &[&str]) {
+/// Runs a program whose sites are named by their paths, with so many threads. `known`: regions by their names,
+/// and how often they were executed in all.
+fn check_paths(name: &str, program: &Path, threads: &[&str], known: &[(&str, u64)]) {
     let mut report = String::new();
     for threads in threads.iter().copied() {
         let spec = Spec::new(&format!("{name}-{threads}"), program);
         let run = spec.arguments(&["40", threads]).rate(RATE).succeed();
-        let (view, truth) = (run.database().top_down(), run.truth());
+        let (database, truth) = (run.database(), run.truth());
+        let view = database.top_down();
         let mut shown = by_path(&view);
+        let regions = regions(&database);
+        for (name, executions) in known {
+            let named: Vec<Value> =
+                regions.iter().filter(|r| r["name"] == *name).cloned().collect();
+            if all(&named, "executions") != *executions {
+                let _ = writeln!(report, "{name}: {} executions", all(&named, "executions"));
+            }
+        }
         for (path, values) in &truth.sites {
             let found = shown.remove(path).unwrap_or_default();
             // Where threads are more than cores, who has none at a moment is not for the program to know.
@@ -235,7 +275,9 @@ fn what_tbb_runs_has_the_path_by_which_it_was_spawned() {
     let _cores = exclusive_cores();
     let flags = ["-std=c++17", "-fopenmp", "-ltbb"];
     if let Some(program) = optional_program("tbb-callers", "g++", "tbb_callers.cpp", &flags) {
-        check_paths("tbb", &program, &["2", "4"]);
+        let known =
+            [("tbb::parallel_reduce", 1), ("tbb::parallel_pipeline", 1), ("std::for_each", 1)];
+        check_paths("tbb", &program, &["2", "4"], &known);
     }
 }
 
@@ -244,7 +286,7 @@ fn what_a_pool_of_the_programs_own_runs_has_the_path_that_it_tells() {
     let _cores = exclusive_cores();
     let flags = ["-std=c++17", "-pthread"];
     if let Some(program) = optional_program("pool", "g++", "pool.cpp", &flags) {
-        check_paths("pool", &program, &["2"]);
+        check_paths("pool", &program, &["2"], &[("pool task", 7)]);
     }
 }
 

@@ -11,6 +11,7 @@ use crate::schema;
 use parquet::data_type::{ByteArrayType, Int32Type, Int64Type};
 use parquet::errors::{ParquetError, Result as ParquetResult};
 use parquet::file::reader::{FileReader, RowGroupReader};
+use std::collections::BTreeMap;
 
 /// Rows that are read together.
 const BATCH: usize = 1 << 16;
@@ -53,6 +54,29 @@ impl Catalogue {
             },
         )?;
         Ok(values)
+    }
+
+    /// The values by metric that threads have in groups of contexts, by group and thread's position. `groups`
+    /// has that of each context of the logical projection.
+    pub fn values_by_group(
+        &self,
+        groups: &[Option<u32>],
+    ) -> Result<BTreeMap<(u32, usize), Vec<i64>>> {
+        let group = |context: i32| {
+            let index = usize::try_from(context.checked_sub(1)?).ok()?;
+            groups.get(index).copied().flatten()
+        };
+        let mut all: BTreeMap<(u32, usize), Vec<i64>> = BTreeMap::new();
+        let none = || vec![0; self.metrics.len()];
+        self.each_value(
+            |context| group(context).is_some(),
+            |value| {
+                let of = all.entry((group(value.context)?, value.thread)).or_insert_with(none);
+                of[value.metric] = of[value.metric].saturating_add(value.amount);
+                Some(())
+            },
+        )?;
+        Ok(all)
     }
 
     /// Calls `add` with each value in a wanted context, one thread after the other. It returns `None` for

@@ -2,6 +2,7 @@
 
 use crate::model::loops::directive_of;
 use hpc_formats::process::DirectiveKind;
+use hpcstruct_rs::known::{self, Kind};
 use start_up::calibration::Construct;
 
 /// What a procedure of a construct does.
@@ -61,6 +62,8 @@ pub fn role(name: &str) -> Option<Role> {
         return Some(Role::Forks(match kind {
             DirectiveKind::GompRegion | DirectiveKind::GompTask => Construct::Libgomp,
             DirectiveKind::OmpRegion | DirectiveKind::OmpTask => Construct::Libomp,
+            DirectiveKind::TbbAlgorithm | DirectiveKind::TbbTask => Construct::Tbb,
+            DirectiveKind::PoolTask => Construct::Pool,
         }));
     }
     if name.contains("._omp_fn.") {
@@ -68,6 +71,9 @@ pub fn role(name: &str) -> Option<Role> {
     }
     if name.contains(".omp_outlined") {
         return Some(Role::Forks(Construct::Libomp));
+    }
+    if known::find(Kind::Iterators, name).is_some_and(|(library, _)| library == "TBB") {
+        return Some(Role::Forks(Construct::Tbb));
     }
     if let Some(inside) = name.strip_prefix("std::thread::") {
         return match inside.split("::<").next()?.rsplit("::").next()? {

@@ -1,14 +1,17 @@
 //! Finds the regions of the logical call paths, and adds up what is in them.
 
-use crate::catalogue::Catalogue;
+use crate::catalogue::{Catalogue, Projection};
+use crate::error::Result;
 use crate::model::code::Code;
+use crate::model::loops::directive_of;
 use crate::model::metrics::{CATEGORY_PREFIX, IDLENESS, OVERHEAD, WORK};
-use crate::model::tree::{SourceLocation, Tree};
+use crate::model::tree::SourceLocation;
 use crate::regions::construct::{Role, is_hand_over, role};
+use hpc_formats::process::DirectiveKind;
 use hpc_formats::profile::LOCK_WAIT;
 use hpc_formats::structure::Origin;
 use start_up::calibration::{Construct, Place};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Sums over some contexts, nanoseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -49,10 +52,27 @@ pub struct Region {
     pub executions: Option<u64>,
     /// Of a parallel iterator.
     pub(super) parallel_loop: Option<u32>,
+    /// How many tasks were made in it, if a runtime has counted that.
+    pub tasks: Option<u64>,
+    /// What each thread had in it, in the order of processes and threads.
+    pub threads: Vec<Part>,
     /// What is executed serially in it.
     pub serial: Sums,
     /// What is executed in parallel.
     pub parallel: Sums,
+}
+
+/// A thread's part in a region, of all executions. Times are nanoseconds.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Part {
+    /// The process's id.
+    pub process: u32,
+    /// The thread's number in the process.
+    pub thread: u32,
+    /// Its work and overhead.
+    pub busy: i64,
+    /// The idleness that it is charged with: while others had nothing to do, it worked.
+    pub idleness: i64,
 }
 
 /// The regions, and what lies outside of them.
@@ -77,8 +97,9 @@ struct State {
     user: Option<u32>,
 }
 
-/// Finds the regions of a tree, the logical projection of a database.
-pub fn find(catalogue: &Catalogue, tree: &Tree) -> Regions {
+/// Finds the regions of a database.
+pub fn find(catalogue: &Catalogue) -> Result<Regions> {
+    let tree = &catalogue.contexts(Projection::Logical)?;
     let code = &catalogue.code;
     let position = |name: &str| catalogue.metrics.iter().position(|m| m.name == name);
     let sync = position(&format!("{CATEGORY_PREFIX}sync"));
@@ -88,13 +109,15 @@ pub fn find(catalogue: &Catalogue, tree: &Tree) -> Regions {
     let mut regions = Regions::default();
     // Loops in other regions: not all of their executions begin a region.
     let mut inner = BTreeSet::new();
+    // The regions that make tasks of a loop.
+    let mut makers: BTreeMap<u32, BTreeSet<usize>> = BTreeMap::new();
     let mut states: Vec<State> = Vec::with_capacity(tree.nodes.len());
     for (id, node) in (0..).zip(&tree.nodes) {
         let mut state = node.parent.map_or(State::default(), |p| states[p as usize]);
         let procedure = node.label.procedure();
         let own = procedure.and_then(|p| roles[p as usize]);
         let role = match node.parallel_loop {
-            Some(_) if own.is_none_or(|own| !is_openmp(own.construct())) => {
+            Some(_) if own.is_none_or(|own| !is_own_loop(own.construct())) => {
                 Some(Role::Forks(Construct::ParIter))
             }
             _ => own,
@@ -107,12 +130,12 @@ pub fn find(catalogue: &Catalogue, tree: &Tree) -> Regions {
                 };
                 let place = match role.construct() {
                     Construct::StdThread => Place::Worker,
-                    construct if is_openmp(construct) => Place::Worker,
+                    construct if is_own_loop(construct) => Place::Worker,
                     _ if state.is_in_pool => Place::Worker,
                     _ => Place::Outside,
                 };
-                // OpenMP's are counted where they are called.
-                let counted_at = match is_openmp(role.construct()) {
+                // These are counted where they are called.
+                let counted_at = match is_own_loop(role.construct()) {
                     true => Place::Outside,
                     false => place,
                 };
@@ -124,11 +147,18 @@ pub fn find(catalogue: &Catalogue, tree: &Tree) -> Regions {
                     call,
                     executions,
                     parallel_loop: node.parallel_loop,
+                    tasks: None,
+                    threads: Vec::new(),
                     serial: Sums::default(),
                     parallel: Sums::default(),
                 }));
             } else if state.parallel_loop != node.parallel_loop {
                 inner.extend(node.parallel_loop);
+            }
+            if let (Some(region), Some(l)) = (state.region, node.parallel_loop) {
+                if makes_tasks(code, l) {
+                    makers.entry(l).or_default().insert(region);
+                }
             }
             state.parallel_loop = state.parallel_loop.or(node.parallel_loop);
             state.is_forked |= matches!(role, Role::Forks(_));
@@ -150,17 +180,51 @@ pub fn find(catalogue: &Catalogue, tree: &Tree) -> Regions {
         sums.other_overhead += values[OVERHEAD] - value(sync);
         sums.lock_wait += value(lock_wait);
     }
+    for (made, regions_of) in makers {
+        // Of tasks that several regions make, nobody knows how many are whose.
+        if let (Some(only), 1, Some(counts)) =
+            (regions_of.first(), regions_of.len(), code.parallel_loop(made).counts)
+        {
+            let counted = u64::try_from(counts.executions.max(counts.splits)).unwrap_or(0);
+            let tasks = &mut regions.all[*only].tasks;
+            *tasks = Some(tasks.unwrap_or(0) + counted);
+        }
+    }
+    let of: Vec<Option<u32>> =
+        states.iter().map(|state| state.region.map(|region| region as u32)).collect();
+    let threads = catalogue.threads()?;
+    for ((region, thread), values) in catalogue.values_by_group(&of)? {
+        let known = &threads[thread];
+        let (busy, idleness) = (values[WORK] + values[OVERHEAD], values[IDLENESS]);
+        if busy + idleness > 0 {
+            let (process, thread) = (known.pid, known.ordinal);
+            let part = Part { process, thread, busy, idleness };
+            regions.all[region as usize].threads.push(part);
+        }
+    }
     regions.all.retain(|r| r.effort() > 0);
     for region in &mut regions.all {
         let is_inner = region.parallel_loop.is_some_and(|l| inner.contains(&l));
         region.executions = region.executions.filter(|_| !is_inner);
     }
     regions.all.sort_by_key(|r| -r.effort());
-    regions
+    Ok(regions)
 }
 
-fn is_openmp(construct: Construct) -> bool {
-    matches!(construct, Construct::Libgomp | Construct::Libomp)
+/// Whether each of the construct's loops is one by itself, whatever the procedures in it are called.
+fn is_own_loop(construct: Construct) -> bool {
+    use Construct::{Libgomp, Libomp, Pool, Tbb};
+    matches!(construct, Libgomp | Libomp | Tbb | Pool)
+}
+
+/// Whether a loop's executions are tasks, or its splits are.
+fn makes_tasks(code: &Code, parallel_loop: u32) -> bool {
+    let known = code.parallel_loop(parallel_loop);
+    let kind = directive_of(&code.procedure(known.entry).name);
+    match kind {
+        Some(kind) => !matches!(kind, DirectiveKind::GompRegion | DirectiveKind::OmpRegion),
+        None => known.counts.is_some_and(|counts| counts.splits > 0),
+    }
 }
 
 /// How often a loop was executed, if it does not share its counts with others.
@@ -183,6 +247,20 @@ fn name_of(code: &Code, role: Role, procedure: Option<u32>, user: Option<u32>) -
 }
 
 impl Region {
+    /// The thread that others waited for most: the one with the most idleness, and its share of all.
+    pub fn last(&self) -> Option<(&Part, f64)> {
+        let all: i64 = self.threads.iter().map(|part| part.idleness).sum();
+        let last = self.threads.iter().max_by_key(|part| part.idleness)?;
+        (all > 0).then(|| (last, last.idleness as f64 / all as f64))
+    }
+
+    /// Least, mean and most time of a thread.
+    pub fn times(&self) -> Option<[i64; 3]> {
+        let times = || self.threads.iter().map(|part| part.busy);
+        let mean = times().sum::<i64>() / i64::try_from(self.threads.len()).ok()?.max(1);
+        Some([times().min()?, mean, times().max()?])
+    }
+
     /// All effort in it: p t_p.
     pub fn effort(&self) -> i64 {
         self.serial.effort() + self.parallel.effort()

@@ -222,6 +222,8 @@ mod tests {
             call: None,
             executions: None,
             parallel_loop: None,
+            tasks: None,
+            threads: Vec::new(),
             serial: sums(10, 10, 0, 0, 0),
             parallel: sums(700, 250, 5, 25, 50),
         }

@@ -3,7 +3,7 @@
 use crate::catalogue::Catalogue;
 use crate::error::one_line;
 use crate::model::tree::SourceLocation;
-use crate::regions::find::{Region, Regions};
+use crate::regions::find::{Part, Region, Regions};
 use crate::regions::overheads::{Assessment, Known, STATES, Verdict};
 use crate::render::names;
 use crate::render::numbers::{duration, grouped, seconds};
@@ -36,6 +36,8 @@ const COLUMNS: [&str; 8] =
 const CELL: usize = 10;
 /// Text leaves out regions below this part of all effort.
 const LEAST_SHARE: i64 = 100;
+/// Text does not tell whom threads waited for where that is less than this part of a region.
+const LEAST_IDLENESS: i64 = 20;
 
 impl Report<'_> {
     /// Prints text.
@@ -67,7 +69,7 @@ impl Report<'_> {
             let cells: String = cells.iter().map(|cell| format!("{cell:>CELL$}")).collect();
             let name = one_line(&self.title(region));
             writeln!(out, "{cells}  {}", names::middle(&name, room))?;
-            for line in self.sentences(found) {
+            for line in self.sentences(region, found) {
                 writeln!(out, "{:CELL$}{line}", "")?;
             }
         }
@@ -92,7 +94,7 @@ impl Report<'_> {
         format!("{} ({}{})", region.name, region.construct.name(), call.unwrap_or_default())
     }
 
-    fn sentences(&self, found: &Assessment) -> Vec<String> {
+    fn sentences(&self, region: &Region, found: &Assessment) -> Vec<String> {
         let time = |nanoseconds: f64| duration(nanoseconds as i64);
         let mut lines = Vec::new();
         let verdict = match found.verdict {
@@ -104,6 +106,9 @@ impl Report<'_> {
         if let Some(count) = found.executions {
             let mean = found.serial as f64 / count.max(1) as f64;
             line += &format!(": executed {} times", grouped(count as i64));
+            if let Some(tasks) = region.tasks {
+                line += &format!(", {} tasks", grouped(tasks as i64));
+            }
             if found.serial > 0 {
                 line += &format!(", serially {} each", time(mean));
             }
@@ -112,6 +117,7 @@ impl Report<'_> {
             line += &format!("; best p = {workers}, predicted {} s", seconds(best as i64));
         }
         lines.push(line);
+        lines.extend(self.threads(region));
         if let [Some(awake), asleep] = found.break_even {
             let asleep = asleep.map_or("?".to_owned(), time);
             let mut line = format!(
@@ -130,6 +136,27 @@ impl Report<'_> {
             ));
         }
         lines
+    }
+
+    /// How the region's time is spread over threads, and who was last.
+    fn threads(&self, region: &Region) -> Option<String> {
+        let count = region.threads.len();
+        let [least, mean, most] = region.times().filter(|_| count > 1)?.map(seconds);
+        let mut line = format!("{count} threads: {least} to {most} s each, {mean} s in the mean");
+        let idleness = region.serial.idleness + region.parallel.idleness;
+        let last = region.last().filter(|_| idleness > region.effort() / LEAST_IDLENESS);
+        if let Some((last, share)) = last {
+            let process = match self.catalogue.statistics.executables.len() {
+                1 => String::new(),
+                _ => format!(" of process {}", last.process),
+            };
+            let share = (share * 100.0).round();
+            line += &format!(
+                "; thread {}{process} was last: {share} % of the idleness is its",
+                last.thread
+            );
+        }
+        Some(line)
     }
 
     /// What the figures leave open, and how to know it.
@@ -248,6 +275,8 @@ impl Report<'_> {
             "start_up_beyond": exact(found.start_up_beyond),
             "gain": exact(found.gain),
             "executions": found.executions,
+            "tasks": region.tasks,
+            "threads": threads(region),
             "start_up_each": pair(found.start_up_each),
             "break_even": pair(found.break_even),
             "most_executions": found.most_executions,
@@ -255,6 +284,28 @@ impl Report<'_> {
             "best": found.best.map(|(p, time)| json!({"workers": p, "seconds": time / 1e9})),
         })
     }
+}
+
+/// The threads of a region.
+fn threads(region: &Region) -> Value {
+    let each = |part: &Part| {
+        json!({
+            "process": part.process,
+            "thread": part.thread,
+            "seconds": exact(part.busy),
+            "idleness": exact(part.idleness),
+        })
+    };
+    let [least, mean, most] = region.times().unwrap_or_default();
+    json!({
+        "count": region.threads.len(),
+        "least": exact(least),
+        "mean": exact(mean),
+        "most": exact(most),
+        "imbalance": (mean > 0).then(|| most as f64 / mean as f64),
+        "last": region.last().map(|(part, _)| each(part)),
+        "each": region.threads.iter().map(each).collect::<Vec<_>>(),
+    })
 }
 
 /// Seconds.

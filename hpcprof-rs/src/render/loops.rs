@@ -16,8 +16,10 @@ pub fn summary(row: &ParallelLoop) -> Vec<String> {
     if counts.splits > 0 {
         parts.push(format!(" · splits {}", grouped(counts.splits)));
     }
-    // OpenMP's regions have none.
-    if counts.splits + counts.steals > 0 {
+    if counts.splits == 0 && counts.executions > 0 {
+        parts.push(format!(" · executions {}", grouped(counts.executions)));
+    }
+    if counts.steals > 0 {
         parts.push(format!(" · steals {}", grouped(counts.steals)));
     }
     if let Some(mean) = row.mean_task_ns() {

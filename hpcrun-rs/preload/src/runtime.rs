@@ -3,6 +3,7 @@
 use crate::events;
 use critical_path::table::{self, Host, Tracked};
 use critical_path::{Site, Tracker};
+use hpc_formats::process::DirectiveKind;
 use hpcrun_abi::{
     ABI_VERSION, PATH_START, PATH_STOP, PathTable, ProfilerTable, RuntimeTable, TaskHeader,
     TaskRecord,
@@ -10,7 +11,7 @@ use hpcrun_abi::{
 use hpcrun_core::activity::{self, MAX_RUNTIMES, Refusal};
 use hpcrun_core::tasks::{Boundary, Context, Task};
 use hpcrun_core::unwind::Registers;
-use hpcrun_core::{path, session, threads};
+use hpcrun_core::{directives, path, session, threads};
 use std::io::Write as _;
 use std::ptr;
 use std::sync::OnceLock;
@@ -25,7 +26,7 @@ fn profiler_table() -> &'static ProfilerTable {
             version: ABI_VERSION,
             worker_enter,
             worker_leave,
-            capture_context,
+            capture_context: hpcrun_capture,
             path: path_table(),
             task_begin: hpcrun_task_begin,
             task_end,
@@ -163,15 +164,24 @@ unsafe extern "C" fn worker_leave(state: *const AtomicU8) {
     }
 }
 
-unsafe extern "C" fn capture_context() -> usize {
-    let kept = threads::current().and_then(|t| t.capture(Registers::here()));
+unsafe extern "C" fn capture_context(from: usize) -> usize {
+    let Some(thread) = threads::current() else { return 0 };
+    let kept = thread.capture(Registers::here());
+    directives::count(thread, from, DirectiveKind::PoolTask, false);
     kept.map_or(0, |(thread, node)| (thread as usize) << 32 | node as usize)
 }
 
-// Adds the place of the return address: the caller's frame lies above it, and those that it calls do not.
+// Add the return address, or its place: the caller's frame lies above it, and those that it calls do not.
 core::arch::global_asm!(
     ".text",
     ".p2align 4",
+    ".hidden hpcrun_capture",
+    ".globl hpcrun_capture",
+    ".type hpcrun_capture,@function",
+    "hpcrun_capture:",
+    "mov rdi, [rsp]",
+    "jmp {capture}",
+    ".size hpcrun_capture, . - hpcrun_capture",
     ".hidden hpcrun_task_begin",
     ".globl hpcrun_task_begin",
     ".type hpcrun_task_begin,@function",
@@ -180,9 +190,11 @@ core::arch::global_asm!(
     "jmp {begin}",
     ".size hpcrun_task_begin, . - hpcrun_task_begin",
     begin = sym task_begin,
+    capture = sym capture_context,
 );
 
 unsafe extern "C" {
+    fn hpcrun_capture() -> usize;
     fn hpcrun_task_begin(record: *mut TaskRecord, context: usize);
 }
 

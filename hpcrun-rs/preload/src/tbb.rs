@@ -14,10 +14,11 @@ use crate::openmp::copies::Entry;
 use crate::openmp::libgomp::{Arguments, Stack, call, interpose};
 use crate::openmp::{captured, creation};
 use hpc_formats::address::ModuleId;
-use hpcrun_core::session;
+use hpc_formats::process::DirectiveKind;
 use hpcrun_core::tasks::{Boundary, Context, Task};
 use hpcrun_core::threads::{self, OwnThread};
 use hpcrun_core::unwind::{Registers, stack};
+use hpcrun_core::{directives, session};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ffi::{CStr, c_char, c_int, c_long, c_ulong, c_void};
@@ -308,12 +309,29 @@ interpose! { enqueue_in:
 
 unsafe fn algorithm(entry: &Entry, from: usize, arguments: Arguments, _: Stack) -> usize {
     // SAFETY: the caller's arguments, the second of which is the group.
-    unsafe { wait_in(entry, from, arguments, arguments[1]) }
+    unsafe { run(entry, from, arguments, arguments[1]) }
 }
 
 unsafe fn pipeline(entry: &Entry, from: usize, arguments: Arguments, _: Stack) -> usize {
     // SAFETY: the caller's arguments, the first of which is the group.
-    unsafe { wait_in(entry, from, arguments, arguments[0]) }
+    unsafe { run(entry, from, arguments, arguments[0]) }
+}
+
+/// Runs an algorithm in a group. The first call makes TBB known.
+#[inline(always)]
+unsafe fn run(entry: &Entry, from: usize, arguments: Arguments, group: usize) -> usize {
+    let count = || observed().map(|thread| count(thread, from, DirectiveKind::TbbAlgorithm));
+    let is_counted = count().is_some();
+    // SAFETY: the caller's arguments.
+    unsafe { wait_in(entry, from, arguments, group) };
+    if !is_counted {
+        count();
+    }
+    0
+}
+
+fn count(thread: OwnThread, from: usize, kind: DirectiveKind) {
+    directives::count(thread, from, kind, false);
 }
 
 unsafe fn wait(entry: &Entry, from: usize, arguments: Arguments, _: Stack) -> usize {
@@ -423,10 +441,11 @@ unsafe fn spawn(entry: &Entry, from: usize, arguments: Arguments, stack: Stack) 
     unsafe {
         let [task, group, ..] = arguments;
         let caller = (*(group as *const Group)).caller;
-        if let Some(thread) =
-            observed().filter(|t| caller.is_null() || !is_inside(*t, caller, task))
-        {
-            keep(thread, task, caller);
+        if let Some(thread) = observed() {
+            count(thread, from, DirectiveKind::TbbTask);
+            if caller.is_null() || !is_inside(thread, caller, task) {
+                keep(thread, task, caller);
+            }
         }
         let result = call(real, arguments, stack);
         FIRST.set(None);
@@ -440,7 +459,10 @@ unsafe fn enqueue_in(entry: &Entry, from: usize, arguments: Arguments, stack: St
     unsafe {
         let [task, group, ..] = arguments;
         let caller = (*(group as *const Group)).caller;
-        observed().inspect(|thread| keep(*thread, task, caller));
+        if let Some(thread) = observed() {
+            count(thread, from, DirectiveKind::TbbTask);
+            keep(thread, task, caller);
+        }
         let result = call(real, arguments, stack);
         FIRST.set(None);
         result
@@ -450,6 +472,7 @@ unsafe fn enqueue_in(entry: &Entry, from: usize, arguments: Arguments, stack: St
 unsafe fn enqueue(entry: &Entry, from: usize, arguments: Arguments, stack: Stack) -> usize {
     let real = entry.of_call(from);
     if let Some(thread) = observed() {
+        count(thread, from, DirectiveKind::TbbTask);
         HAS_ENQUEUED.store(true, Ordering::Relaxed);
         insert(arguments[0], kept(thread));
     }

@@ -101,7 +101,7 @@ mod tests {
             match kind {
                 Crate | Library | Cpp | Symbol => assert!(is_origin, "{glob}"),
                 Source | Folder => assert!(is_origin || value == "library", "{glob}"),
-                Kind::Procedure | Kind::Module | Kind::File | Kind::Worker => {
+                Kind::Procedure | Kind::Module | Kind::File | Kind::Worker | Kind::Iterators => {
                     assert!(!value.is_empty(), "{glob}");
                 }
                 _ => assert_eq!(value, "", "{glob}"),

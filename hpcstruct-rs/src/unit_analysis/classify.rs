@@ -285,7 +285,10 @@ impl<'a> Classifier<'a> {
                 crate_origin::origin_of_crate(crate_origin::root(&owner_path))
             }
             Scheme::Cpp => known::origin(Kind::Cpp, readable).unwrap_or(Origin::User),
-            _ => known::origin(Kind::Symbol, readable).unwrap_or(Origin::User),
+            // Debug information may have C++'s names without mangled ones.
+            _ => known::origin(Kind::Symbol, readable)
+                .or_else(|| known::origin(Kind::Cpp, readable))
+                .unwrap_or(Origin::User),
         };
         let by_path =
             (scheme == Scheme::Rust).then(|| marks::category_of_path(&owner_path)).flatten();

@@ -10,7 +10,7 @@
 //! | file | duty |
 //! |---|---|
 //! | `rules` | what procedures are to loops |
-//! | `rayon`, `openmp` | what is known of these libraries |
+//! | `rayon`, `openmp`, `tbb` | what is known of these libraries |
 //! | `recognise` | follows paths: where a loop begins, and which contexts are its frames |
 //! | `counts` | gives the runtime's counts of splits and steals to loops |
 //! | `names` | names loops: by the source, by their adaptors, by their entry |
@@ -21,3 +21,4 @@ pub mod openmp;
 mod rayon;
 pub mod recognise;
 pub mod rules;
+mod tbb;

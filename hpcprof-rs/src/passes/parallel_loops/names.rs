@@ -9,8 +9,8 @@
 use crate::model::contexts::{ContextIndex, ContextTree};
 use crate::model::loops::{LoopIndex, ParallelLoops};
 use crate::model::symbols::{Kind, Symbols};
-use crate::passes::parallel_loops::openmp;
 use crate::passes::parallel_loops::rayon::{self, last_part};
+use crate::passes::parallel_loops::{openmp, tbb};
 use crate::sources::source_text::SourceFiles;
 use std::collections::BTreeMap;
 
@@ -28,6 +28,10 @@ pub fn name(loops: &mut ParallelLoops, symbols: &Symbols, tree: &ContextTree) {
             let (name, line) = found.unzip();
             known.name = name.unwrap_or_else(|| entry.to_owned());
             known.line = line;
+            continue;
+        }
+        if tbb::is_library(entry) {
+            known.name = tbb::written(entry);
             continue;
         }
         if !rayon::is_library(entry) {

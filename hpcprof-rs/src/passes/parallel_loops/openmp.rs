@@ -1,9 +1,10 @@
 //! The regions and tasks of OpenMP. What compilers make of one is a call of the runtime, which the sampler
 //! has counted, and a procedure of its own, which the runtime calls; it may have no frame, since its last
-//! call is a jump. Here a directive is a loop of the procedure that it was taken from.
+//! call is a jump. Here a directive is a loop of the procedure that it was taken from. The same for tasks of
+//! a pool of the program's own, which is the place that makes them.
 
 use crate::model::loops::directive_of;
-use crate::model::symbols::{Procedure, Symbols};
+use crate::model::symbols::{FrameScope, Procedure, Symbols};
 use crate::model::warnings::Warnings;
 use crate::model::workers::Runtime;
 use crate::passes::code::FrameTable;
@@ -40,12 +41,26 @@ pub fn mark<'a>(
     table: &mut FrameTable,
     symbols: &mut Symbols,
 ) {
-    for Directive { place, kind, .. } in directives {
+    let is_told =
+        |d: &&Directive| !matches!(d.kind, DirectiveKind::TbbAlgorithm | DirectiveKind::TbbTask);
+    for Directive { place, kind, .. } in directives.filter(is_told) {
         let Some(module) = map.module(*place) else { continue };
         let Some(known) = table.get_mut(&(module, place.offset())) else { continue };
         let mut frame = symbols.frame(*known).clone();
         // A call within a runtime is no directive.
         if frame.scopes.iter().any(|scope| Runtime::of(symbols, scope.procedure).is_some()) {
+            continue;
+        }
+        // The program's place is outside of what it tells the profiler by.
+        let is_telling = |scope: &FrameScope| {
+            let name = symbols.name_of(scope.procedure);
+            name.starts_with("hpcrun::") || name.starts_with("hpcrun_")
+        };
+        if let Some(at) = frame.scopes.iter().position(is_telling) {
+            (frame.line, frame.column) = (frame.scopes[at].call, frame.scopes[at].column);
+            frame.scopes = frame.scopes[..at].into();
+        }
+        if frame.scopes.is_empty() {
             continue;
         }
         let name = match frame.line {

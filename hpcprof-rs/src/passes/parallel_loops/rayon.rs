@@ -7,7 +7,7 @@ pub(super) const SOURCE_STARTS: &[&str] = &["par_", "into_par_iter"];
 
 /// Whether a runtime's procedure is part of the library. User code that calls one begins a loop.
 pub(super) fn is_library(name: &str) -> bool {
-    known::is(Kind::Iterators, name)
+    known::find(Kind::Iterators, name).is_some_and(|(library, _)| library == "rayon")
 }
 
 /// Whether a user's procedure implements the library's interfaces: a frame within a loop, not its body.

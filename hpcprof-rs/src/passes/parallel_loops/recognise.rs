@@ -19,9 +19,10 @@ pub struct LoopState {
 }
 
 impl LoopState {
-    /// Within what was made here, and does not return here: only the body of a directive belongs to its loop.
+    /// Within what was made here, and does not return here: what the loop itself has made belongs to it, user
+    /// code does not.
     pub fn of_task(self) -> LoopState {
-        match self.awaits_body {
+        match self.awaits_body || self.is_frame {
             true => self,
             false => LoopState::default(),
         }

@@ -1,8 +1,8 @@
-//! What procedures are to parallel loops: those of rayon's iterators and of OpenMP's directives are
-//! recognised. Another library (TBB) is one more file, and its lines here and in `names`.
+//! What procedures are to parallel loops: those of rayon's iterators, of OpenMP's directives and of TBB are
+//! recognised. Another library is one more file, and its lines here and in `names`.
 
 use crate::model::symbols::{ProcedureIndex, Symbols};
-use crate::passes::parallel_loops::{openmp, rayon};
+use crate::passes::parallel_loops::{openmp, rayon, tbb};
 use hpc_formats::structure::Origin;
 
 /// What a procedure is to parallel loops.
@@ -30,7 +30,7 @@ impl Part {
         match symbols.procedure(procedure).origin {
             _ if openmp::is_inner(name) => Part::Library,
             _ if openmp::is_outlined(name) => Part::Directive,
-            Origin::Runtime if rayon::is_library(name) => Part::Library,
+            Origin::Runtime if rayon::is_library(name) || tbb::is_library(name) => Part::Library,
             Origin::Runtime => Part::Runtime,
             Origin::System if rayon::is_shim(name) => Part::Shim,
             Origin::System => Part::System,

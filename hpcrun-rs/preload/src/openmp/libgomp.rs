@@ -11,7 +11,7 @@
 
 use super::copies::{Entry, Function};
 use super::edges::{self, Spawned, Team};
-use super::{captured, creation_by, site};
+use super::{captured, creation, site};
 use hpc_formats::process::DirectiveKind;
 use hpcrun_abi::host::Stacked;
 use hpcrun_core::tasks::{Boundary, Context, OnPath, Task};
@@ -30,7 +30,7 @@ type Outlined = unsafe extern "C-unwind" fn(*mut c_void);
 type CopyData = unsafe extern "C-unwind" fn(*mut c_void, *mut c_void);
 
 /// The arguments on the stack, as far as there are any.
-pub(crate) type Stack = Stacked<5>;
+pub(crate) type Stack = Stacked<6>;
 
 type Real = unsafe extern "C-unwind" fn(usize, usize, usize, usize, usize, usize, Stack) -> usize;
 
@@ -282,6 +282,8 @@ struct Made {
     words: [usize; 3],
     function: Outlined,
     context: Context,
+    /// The context is the task's own.
+    is_own: bool,
     from: usize,
     spawned: Spawned,
     copy: Option<CopyData>,
@@ -349,6 +351,11 @@ unsafe fn make(
         let mut words = [0; 3];
         let known = (size / size_of::<usize>()).min(3);
         ptr::copy_nonoverlapping(data.cast::<usize>(), words.as_mut_ptr(), known);
+        let (context, is_own) = creation(thread);
+        // Each task of a loop is counted when it begins.
+        if !is_loop {
+            directives::count(thread, from, DirectiveKind::GompTask, !is_own);
+        }
         let mut spawned = Spawned::new(&thread, from, is_loop, is_deferred);
         if !is_loop && stack.0[0] & DEPENDS != 0 {
             spawned.depend(dependences(stack.0[1] as *const usize));
@@ -356,7 +363,8 @@ unsafe fn make(
         let made = Made {
             words,
             function: std::mem::transmute::<usize, Outlined>(function),
-            context: creation_by(thread, from, DirectiveKind::GompTask),
+            context,
+            is_own,
             from,
             spawned,
             copy: std::mem::transmute::<usize, Option<CopyData>>(copy),
@@ -401,6 +409,9 @@ unsafe extern "C-unwind" fn run_task(block: *mut c_void) {
         let data = block.byte_add(made.offset);
         if made.is_loop {
             data.cast::<[usize; 2]>().write([made.words[0], made.words[1]]);
+            threads::current().inspect(|thread| {
+                directives::count(*thread, made.from, DirectiveKind::GompTask, !made.is_own);
+            });
         }
         let begin = |task: &Task, path: &OnPath| made.spawned.begin(task, path, made.from);
         run(made.context, made.from, made.function, data, begin);

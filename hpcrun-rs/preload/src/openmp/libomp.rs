@@ -4,8 +4,10 @@
 //! A region's record is in the word that the runtime keeps for us in the region, a task's in the task's. An
 //! explicit task that has not begun has its captured context there, or the region's record.
 
+use super::copies::Entry;
 use super::edges::{self, Spawned, Team};
-use super::{captured, creation_by};
+use super::libgomp::{Arguments, Stack, call, interpose};
+use super::{captured, creation};
 use crate::start;
 use hpc_formats::process::DirectiveKind;
 use hpcrun_core::tasks::{Boundary, Context, OnPath, Task};
@@ -304,6 +306,40 @@ unsafe fn boundary_of(task: Data) -> Boundary {
     }
 }
 
+thread_local! {
+    /// The return address of the `taskloop` that the thread is in; 0: none.
+    static TASK_LOOP: Cell<usize> = const { Cell::new(0) };
+}
+
+interpose! { task_loop: __kmpc_taskloop __kmpc_taskloop_5 }
+
+/// Older runtimes tell of the tasks of a loop with a return address of their own.
+unsafe fn task_loop(entry: &Entry, from: usize, arguments: Arguments, stack: Stack) -> usize {
+    let around = TASK_LOOP.replace(from);
+    // SAFETY: the caller's arguments.
+    let result = unsafe { call(entry.of_call(from), arguments, stack) };
+    TASK_LOOP.set(around);
+    result
+}
+
+/// The return address of the call that makes a task, by what the runtime says it is.
+fn maker(said: usize) -> usize {
+    let is_runtimes = || {
+        let own = session::module_of(TASK_INFO[0].load(Ordering::Relaxed) as u64);
+        own.is_some() && own == session::module_of(said as u64)
+    };
+    match TASK_LOOP.get() {
+        0 => said,
+        from => {
+            if is_runtimes() {
+                from
+            } else {
+                said
+            }
+        }
+    }
+}
+
 unsafe extern "C" fn create_task(
     around: Data,
     _: *const Frame,
@@ -313,23 +349,27 @@ unsafe extern "C" fn create_task(
     return_address: u64,
 ) {
     let Some(thread) = threads::current() else { return };
+    let from = maker(return_address as usize);
     // SAFETY: the word of the new task; null, or the record of the task that makes it.
     unsafe {
         thread.task().as_ref().inspect(|task| task.settle());
-        let from = return_address as usize;
         let word = match flags {
             flags if flags & EXPLICIT == 0 => 0,
             flags if flags & UNDEFERRED != 0 => THROUGH,
-            _ => match creation_by(thread, from, DirectiveKind::OmpTask) {
-                Context::Captured { thread, node } => {
-                    CAPTURED | u64::from(thread) << 32 | u64::from(node)
+            _ => {
+                let (context, is_own) = creation(thread);
+                directives::count(thread, from, DirectiveKind::OmpTask, !is_own);
+                match context {
+                    Context::Captured { thread, node } => {
+                        CAPTURED | u64::from(thread) << 32 | u64::from(node)
+                    }
+                    // The region's record outlives its tasks.
+                    _ => match info_of(around) {
+                        Some((_, region)) if !region.is_null() && *region != 0 => *region,
+                        _ => NO_CONTEXT,
+                    },
                 }
-                // The region's record outlives its tasks.
-                _ => match info_of(around) {
-                    Some((_, region)) if !region.is_null() && *region != 0 => *region,
-                    _ => NO_CONTEXT,
-                },
-            },
+            }
         };
         *task = match path::is_active() && word != 0 {
             true => {

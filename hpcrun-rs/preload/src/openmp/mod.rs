@@ -21,8 +21,6 @@ mod rate;
 
 pub(crate) use copies::forget;
 
-use hpc_formats::process::DirectiveKind;
-use hpcrun_core::directives;
 use hpcrun_core::tasks::Context;
 use hpcrun_core::threads::OwnThread;
 use hpcrun_core::unwind::Registers;
@@ -40,14 +38,6 @@ pub(crate) fn creation(thread: OwnThread) -> (Context, bool) {
             None => (Context::Unknown, false),
         },
     }
-}
-
-/// As [`creation`], for a directive whose call returns to `from`, which is counted.
-#[inline(always)] // as above
-fn creation_by(thread: OwnThread, from: usize, kind: DirectiveKind) -> Context {
-    let (context, is_own) = creation(thread);
-    directives::count(thread, from, kind, !is_own);
-    context
 }
 
 /// The calling thread's context at these registers.
