@@ -6,6 +6,7 @@ use crate::failure::Failure;
 use crate::text;
 use nix::unistd::getuid;
 use std::fs;
+use std::io::Write as _;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
@@ -51,6 +52,20 @@ pub fn make(folder: &Path) -> Result<(), String> {
         return Err("belongs to another user".to_owned());
     }
     Ok(())
+}
+
+/// Writes a file, under another name first: nobody sees a part of it.
+pub fn put(file: &Path, content: &[u8]) -> Result<(), String> {
+    make(file.parent().unwrap_or(file))?;
+    let partial = file.with_extension(std::process::id().to_string());
+    let written = fs::File::create(&partial)
+        .and_then(|mut out| out.write_all(content).and_then(|()| out.sync_all()))
+        .and_then(|()| fs::rename(&partial, file));
+    written.map_err(|error| {
+        // It may not exist; the error that matters is the first.
+        let _ = fs::remove_file(&partial);
+        error.to_string()
+    })
 }
 
 /// FNV-1a, for file names only; it is no proof of the content.

@@ -48,7 +48,7 @@ pub(crate) fn table(program: &Path, directory: &Path) -> (Option<PathBuf>, Vec<S
     let own = directory.join(&name);
     let places = [kept.filter(|_| lacks.is_empty()), Some(own)];
     let mut places = places.into_iter().flatten();
-    let place = places.find(|place| write(place, &table).is_ok());
+    let place = places.find(|place| cache::put(place, &table).is_ok());
     if place.is_none() {
         lacks.push(format!("{LACK}: there is no place for the table"));
     }
@@ -64,14 +64,6 @@ fn lock(table: &Path) -> Option<Flock<fs::File>> {
 }
 
 const LACK: &str = "the span without an inlined procedure will not be known";
-
-/// Under another name first: a program that starts now finds all of it, or nothing.
-fn write(file: &Path, table: &[u8]) -> Result<(), String> {
-    cache::make(file.parent().unwrap_or(file))?;
-    let partial = file.with_extension(std::process::id().to_string());
-    let written = fs::write(&partial, table).and_then(|()| fs::rename(&partial, file));
-    written.map_err(|e| e.to_string())
-}
 
 /// The dynamic linker that the program names.
 fn interpreter(program: &Path) -> Option<PathBuf> {

@@ -5,8 +5,6 @@ use crate::cache;
 use crate::failure::Failure;
 use hpc_formats::preload::{LIBRARY_NAME, MPI_LIBRARY_NAME};
 use std::fs;
-use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// Writes the library unless it is there, and returns its path.
@@ -29,27 +27,12 @@ fn install_in(folder: &Path, name: &str, content: &[u8]) -> Result<PathBuf, Stri
     if folder.as_os_str().as_encoded_bytes().iter().any(separator) {
         return Err("has spaces or colons in its path".to_owned());
     }
-    cache::make(folder)?;
     let path = folder.join(name);
     // The content need not be compared: only this function creates files of this name, in a folder that
-    // belongs to the user, and it renames them when they are complete.
+    // belongs to the user, and it writes them whole.
     if fs::metadata(&path).is_ok_and(|found| found.len() == content.len() as u64) {
         return Ok(path);
     }
-    // Written under a name of this process, then renamed: no other launcher sees a partial library.
-    let partial = folder.join(format!("{name}.{}", std::process::id()));
-    let written = fs::OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o755)
-        .open(&partial)
-        .and_then(|mut file| file.write_all(content).and_then(|()| file.sync_all()))
-        .and_then(|()| fs::rename(&partial, &path));
-    if let Err(error) = written {
-        // The partial file may not exist; the error that matters is the first.
-        let _ = fs::remove_file(&partial);
-        return Err(error.to_string());
-    }
+    cache::put(&path, content)?;
     Ok(path)
 }

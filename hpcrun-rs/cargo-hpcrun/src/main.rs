@@ -30,6 +30,7 @@ use hpcrun_rs::Failure;
 use hpcrun_rs::message;
 use marker::Linked;
 use project::{Locked, Project};
+use replacement::Replacement;
 use std::ffi::OsString;
 use std::io::Write;
 use std::path::Path;
@@ -89,71 +90,41 @@ fn run(options: &Options) -> Result<ExitCode, Failure> {
 }
 
 /// The packages that are to be replaced, as `NAME@VERSION`. Without its runtime a program of rayon's has no
-/// logical contexts, which is an error; without the channels it lacks edges of critical paths, which is said.
+/// logical contexts, which is an error; what it lacks without another replacement is said.
 fn replaced(project: &Project, options: &Options, rust_minor: u64) -> Result<Vec<String>, Failure> {
+    let (name, oldest) = (&project.program, replacement::OLDEST_RUST_MINOR);
     let mut all = Vec::new();
-    if options.profiling.no_patch {
-        return Ok(all);
-    }
-    let name = &project.program;
-    let is_old = rust_minor < replacement::OLDEST_RUST_MINOR;
-    match &project.rayon {
-        Locked::Absent | Locked::Foreign(_) => {}
-        Locked::Unserved(version) => {
-            return Err(Failure::own(format!(
-                "{name} is locked to rayon-core {version}; 1.12 and 1.13 are served: `cargo update -p \
-                 rayon-core --precise 1.13.0`, or --no-patch to profile it as it is"
-            )));
+    let wanted = replacement::ALL.iter().zip(&project.locked);
+    for (replacement, locked) in wanted.filter(|_| !options.profiling.no_patch) {
+        let Replacement { package, advice, lack, .. } = replacement;
+        let why = match locked {
+            Locked::Absent => continue,
+            // What such a program links, it is asked itself.
+            Locked::Foreign(_) if replacement.is_required => continue,
+            Locked::Foreign(version) => format!("its {package} {version} is not the published one"),
+            Locked::Unserved(version) => format!("it is locked to {package} {version}; {advice}"),
+            Locked::Served(_) if rust_minor < oldest => format!(
+                "Rust 1.{rust_minor} is too old for what takes the place of {package}: use 1.{oldest} or \
+                 newer (cargo +stable hpcrun)"
+            ),
+            Locked::Served(version) => {
+                all.push(format!("{package}@{version}"));
+                continue;
+            }
+        };
+        if replacement.is_required {
+            let text = format!("{name}: {lack}: {why}, or --no-patch to profile it as it is");
+            return Err(Failure::own(text));
         }
-        Locked::Served(_) if is_old => {
-            return Err(Failure::own(format!(
-                "Rust 1.{rust_minor} is too old for the runtime that takes rayon-core's place: use 1.{} \
-                 or newer (cargo +stable hpcrun), or --no-patch",
-                replacement::OLDEST_RUST_MINOR
-            )));
-        }
-        Locked::Served(version) => all.push(format!("{}@{version}", replacement::RAYON.package)),
-    }
-    let untracked = |why: String| {
-        if !options.profiling.quiet {
-            message!("cargo hpcrun: {name}: critical paths do not go through its channels: {why}");
-        }
-    };
-    match &project.channel {
-        Locked::Absent => {}
-        Locked::Served(_) if is_old => untracked(format!(
-            "Rust 1.{rust_minor} is too old for that; use 1.{} or newer",
-            replacement::OLDEST_RUST_MINOR
-        )),
-        Locked::Served(version) => all.push(format!("{}@{version}", replacement::CHANNEL.package)),
-        Locked::Unserved(version) => untracked(format!(
-            "it is locked to crossbeam-channel {version}, and 0.5.15 or a later 0.5 is served: `cargo update \
-             -p crossbeam-channel`"
-        )),
-        Locked::Foreign(version) => {
-            untracked(format!("its crossbeam-channel {version} is not the published one"))
-        }
-    }
-    let spawnerless = |why: String| {
-        if !options.profiling.quiet {
-            message!(
-                "cargo hpcrun: {name}: its tokio's tasks are not under who has spawned them: {why}"
-            );
-        }
-    };
-    match &project.tokio {
-        Locked::Absent => {}
-        Locked::Served(_) if is_old => spawnerless(format!(
-            "Rust 1.{rust_minor} is too old for that; use 1.{} or newer",
-            replacement::OLDEST_RUST_MINOR
-        )),
-        Locked::Served(version) => all.push(format!("{}@{version}", replacement::TOKIO.package)),
-        Locked::Unserved(version) => spawnerless(format!(
-            "it is locked to {version}, and 1.43 to 1.54 are served: `cargo update -p tokio`"
-        )),
-        Locked::Foreign(version) => spawnerless(format!("{version} is not the published one")),
+        say(&options.profiling, &format!("{name}: {lack}: {why}"));
     }
     Ok(all)
+}
+
+fn say(options: &Profiling, text: &str) {
+    if !options.quiet {
+        message!("cargo hpcrun: {text}");
+    }
 }
 
 /// Checks that the program links the replacements if it was built with them, and otherwise says why it
@@ -161,41 +132,38 @@ fn replaced(project: &Project, options: &Options, rust_minor: u64) -> Result<Vec
 /// one.
 fn verify(project: &Project, program: &Path, options: &Profiling) -> Result<(), Failure> {
     let name = &project.program;
-    let say = |text: String| {
-        if !options.quiet {
-            message!("cargo hpcrun: {text}");
-        }
-    };
-    let others = [&project.channel, &project.tokio];
-    let has_others = others.iter().any(|other| matches!(other, Locked::Served(_)));
-    if project.rayon == Locked::Absent && !has_others {
-        say(format!("{name} does not use rayon: profiled as it is"));
+    let [rayon, others @ ..] = &project.locked;
+    let is_replaced = |locked: &Locked| matches!(locked, Locked::Served(_));
+    if *rayon == Locked::Absent && !others.iter().any(is_replaced) {
+        say(options, &format!("{name} does not use rayon: profiled as it is"));
     }
     if options.no_patch {
         return Ok(());
     }
-    let [rayon, channel, tokio] = marker::linked(program)?;
-    if matches!(project.tokio, Locked::Served(_)) && tokio == Linked::Stock {
-        say(format!("{name} has a tokio in it that is not replaced: its tasks lie under workers"));
-    }
-    if matches!(project.channel, Locked::Served(_)) && channel == Linked::Stock {
-        say(format!(
-            "{name} has a crossbeam-channel in it that is not replaced: critical paths do not go through it"
-        ));
-    }
-    match (&project.rayon, rayon) {
-        (Locked::Absent, _) | (_, Linked::Replacement) => {}
-        (_, Linked::Nothing) => say(format!("{name} links no code of rayon: profiled as it is")),
-        (Locked::Foreign(version), Linked::Stock) => say(format!(
-            "{name} has a rayon-core {version} that is not the published one: profiled as it is, stolen \
-             tasks lie under workers"
-        )),
-        (_, Linked::Stock) => {
-            return Err(Failure::own(format!(
-                "{name} still has the published rayon-core in it, perhaps through a wrapper of its own \
-                 build; --no-patch profiles it as it is"
-            )));
-        }
+    let linked = marker::linked(program)?;
+    for ((replacement, locked), linked) in replacement::ALL.iter().zip(&project.locked).zip(linked)
+    {
+        let Replacement { package, lack, is_required, .. } = replacement;
+        let has = match (locked, linked) {
+            (Locked::Absent, _) | (_, Linked::Replacement) => continue,
+            (_, Linked::Nothing) if *is_required => {
+                "links no code of rayon: profiled as it is".to_owned()
+            }
+            (Locked::Foreign(version), Linked::Stock) if *is_required => format!(
+                "has a {package} {version} that is not the published one: profiled as it is, {lack}"
+            ),
+            (Locked::Served(_), Linked::Stock) if *is_required => {
+                return Err(Failure::own(format!(
+                    "{name} still has the published {package} in it, perhaps through a wrapper of its own \
+                     build; --no-patch profiles it as it is"
+                )));
+            }
+            (Locked::Served(_), Linked::Stock) => {
+                format!("has a {package} in it that is not replaced: {lack}")
+            }
+            _ => continue,
+        };
+        say(options, &format!("{name} {has}"));
     }
     Ok(())
 }

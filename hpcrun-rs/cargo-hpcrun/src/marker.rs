@@ -1,6 +1,6 @@
 //! Whether a built program links a replacement, by its symbols.
 
-use crate::replacement::{CHANNEL, RAYON, TOKIO};
+use crate::replacement::{self, Replacement};
 use hpcrun_rs::Failure;
 use object::{Object, ObjectSymbol, ReadCache};
 use std::fs::File;
@@ -17,7 +17,7 @@ pub(crate) enum Linked {
     Nothing,
 }
 
-/// Reads the symbols of a program: what it has of rayon-core, of crossbeam-channel, and of tokio.
+/// Reads the symbols of a program: what it has of each of [`replacement::ALL`].
 pub(crate) fn linked(program: &Path) -> Result<[Linked; 3], Failure> {
     let failure = |problem: &str| Failure::own(format!("{}: {problem}", program.display()));
     let file = File::open(program).map_err(|e| failure(&e.to_string()))?;
@@ -29,41 +29,28 @@ pub(crate) fn linked(program: &Path) -> Result<[Linked; 3], Failure> {
              and strip out of a package's profile",
         ));
     }
-    let names = || {
+    Ok(replacement::ALL.each_ref().map(|replacement| {
         let defined = object.symbols().filter(ObjectSymbol::is_definition);
-        defined.filter_map(|s| s.name().ok())
-    };
-    let channel = judge_part(names(), CHANNEL.top.name, CHANNEL.marker);
-    Ok([judge(names()), channel, judge_part(names(), "5tokio7runtime", TOKIO.marker)])
+        judge(replacement, defined.filter_map(|s| s.name().ok()))
+    }))
 }
 
-/// Decides by the names of the defined symbols. Some linkers drop the marker, as nothing reads it. The
-/// replacement has no code beside the runtime's, while rayon-core has code of its own.
-fn judge<'a>(names: impl Iterator<Item = &'a str>) -> Linked {
+/// Decides by the names of the defined symbols. The replacement for crossbeam-channel has the published
+/// crate's code in it, under another name; the one for tokio calls a function that nobody else calls. Some
+/// linkers drop the marker of rayon-core's, as nothing reads it, but it has no code beside the runtime's.
+fn judge<'a>(replacement: &Replacement, names: impl Iterator<Item = &'a str>) -> Linked {
     let mut found = Linked::Nothing;
     for name in names {
-        if name == RAYON.marker {
+        if name.contains(replacement.marker) {
             return Linked::Replacement;
         }
-        if name.contains("rayon_core") {
+        if name.contains(replacement.published) {
             found = Linked::Stock;
-        } else if name.contains("work_stealing_rt") && found == Linked::Nothing {
+        } else if replacement.is_required
+            && name.contains("work_stealing_rt")
+            && found == Linked::Nothing
+        {
             found = Linked::Replacement;
-        }
-    }
-    found
-}
-
-/// Decides by parts of names. The replacement for crossbeam-channel has the published crate's code in it,
-/// under another name; the one for tokio calls a function that nobody else calls.
-fn judge_part<'a>(names: impl Iterator<Item = &'a str>, package: &str, marker: &str) -> Linked {
-    let mut found = Linked::Nothing;
-    for name in names {
-        if name.contains(marker) {
-            return Linked::Replacement;
-        }
-        if name.contains(package) {
-            found = Linked::Stock;
         }
     }
     found
@@ -72,6 +59,7 @@ fn judge_part<'a>(names: impl Iterator<Item = &'a str>, package: &str, marker: &
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::replacement::{CHANNEL, RAYON};
 
     const MARKER: &str = RAYON.marker;
 
@@ -84,11 +72,7 @@ mod tests {
             (&[wrapper], Linked::Stock),
             (&[wrapper, published], Linked::Replacement),
         ] {
-            assert_eq!(
-                judge_part(names.iter().copied(), CHANNEL.top.name, CHANNEL.marker),
-                expected,
-                "{names:?}"
-            );
+            assert_eq!(judge(&CHANNEL, names.iter().copied()), expected, "{names:?}");
         }
     }
 
@@ -107,7 +91,7 @@ mod tests {
             (&[runtime, core], Linked::Stock),
             (&[core, runtime], Linked::Stock),
         ] {
-            assert_eq!(judge(names.iter().copied()), expected, "{names:?}");
+            assert_eq!(judge(&RAYON, names.iter().copied()), expected, "{names:?}");
         }
     }
 }

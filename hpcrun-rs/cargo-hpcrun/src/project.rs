@@ -5,7 +5,7 @@
 //! the packages, and [`crate::marker`] finds out whether the program links them.
 
 use crate::cli::{Build, Choice};
-use crate::replacement::{CHANNEL, RAYON, Replacement, TOKIO};
+use crate::replacement::{self, Replacement};
 use crate::toolchain::cargo;
 use cargo_metadata::semver::Version;
 use cargo_metadata::{
@@ -79,12 +79,8 @@ pub(crate) struct Project {
     pub(crate) kind: Kind,
     /// Its name.
     pub(crate) program: String,
-    /// Its rayon-core.
-    pub(crate) rayon: Locked,
-    /// Its crossbeam-channel.
-    pub(crate) channel: Locked,
-    /// Its tokio.
-    pub(crate) tokio: Locked,
+    /// What it has of each of [`replacement::ALL`], of which rayon's is the first.
+    pub(crate) locked: [Locked; 3],
     /// Cargo's target folder for this project.
     pub(crate) target_dir: PathBuf,
 }
@@ -99,14 +95,15 @@ pub(crate) fn inspect(choice: &Choice, build: &Build, host: &str) -> Result<Proj
         Some(_) => Ok(linked(&metadata, &package.id, kind, replacement)),
         None => lock_file(&metadata).map(|lock| locked(&lock, replacement)),
     };
-    let (rayon, channel, tokio) = (locked(&RAYON)?, locked(&CHANNEL)?, locked(&TOKIO)?);
+    let [rayon, channel, tokio] = replacement::ALL.each_ref().map(locked);
+    let locked = [rayon?, channel?, tokio?];
     let target_dir = match &build.target_dir {
         Some(dir) => std::path::absolute(dir)
             .map_err(|e| Failure::own(format!("--target-dir {}: {e}", dir.display())))?,
         None => metadata.target_directory.clone().into_std_path_buf(),
     };
     let package = package.clone();
-    Ok(Project { package, kind, program, rayon, channel, tokio, target_dir })
+    Ok(Project { package, kind, program, locked, target_dir })
 }
 
 /// The Cargo.toml that cargo would take.
@@ -383,15 +380,15 @@ fn judge(version: Version, source: Option<&str>, replacement: &Replacement) -> L
 }
 
 fn is_served(version: &Version, replacement: &Replacement) -> bool {
-    let is_of = |(major, minor, patch): &(u64, u64, u64)| {
-        (version.major, version.minor) == (*major, *minor) && version.patch >= *patch
-    };
-    version.pre.is_empty() && replacement.served.iter().any(is_of)
+    let (major, minors, patch) = &replacement.served;
+    let is_of_line = version.major == *major && minors.contains(&version.minor);
+    version.pre.is_empty() && is_of_line && version.patch >= *patch
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::replacement::RAYON;
 
     #[test]
     fn long_lists_are_cut_and_say_so() {

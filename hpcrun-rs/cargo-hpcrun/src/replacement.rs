@@ -1,11 +1,11 @@
 //! The replacements for published crates: sources that this binary contains.
 //!
-//! Lists the crates in the order of their compilation, and writes the sources to the user's cache. Invariant:
-//! a folder whose name is a fingerprint is complete and has exactly that content.
+//! Lists the crates in the order of their compilation, and writes the sources to the user's cache, in a folder
+//! whose name is a fingerprint of them.
 
 use hpcrun_rs::{Failure, cache};
 use std::fs;
-use std::io;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 include!(concat!(env!("OUT_DIR"), "/replacement_files.rs"));
@@ -15,8 +15,14 @@ include!(concat!(env!("OUT_DIR"), "/replacement_files.rs"));
 pub(crate) struct Replacement {
     /// The package's name.
     pub(crate) package: &'static str,
-    /// The versions whose interface the replacement has: (major, minor, least patch).
-    pub(crate) served: &'static [(u64, u64, u64)],
+    /// The versions whose interface the replacement has: major, minors, least patch.
+    pub(crate) served: (u64, RangeInclusive<u64>, u64),
+    /// Which these are, and how to get one.
+    pub(crate) advice: &'static str,
+    /// What a program lacks without the replacement.
+    pub(crate) lack: &'static str,
+    /// That is an error, unless the user wants it so.
+    pub(crate) is_required: bool,
     /// The crates that the replacement needs, each after those that it uses.
     pub(crate) below: &'static [Crate],
     /// The crate that takes the package's place.
@@ -25,9 +31,13 @@ pub(crate) struct Replacement {
     pub(crate) before_patch: Option<(u64, &'static str)>,
     /// The crate that takes the package's place is the package's own, with this change.
     pub(crate) change: Option<Change>,
+    /// Part of the names of symbols that the package has, published or not.
+    pub(crate) published: &'static str,
     /// What the replacement defines or contains: part of the names of symbols.
     pub(crate) marker: &'static str,
 }
+
+type Names = &'static [&'static str];
 
 /// One of the crates that are compiled.
 #[derive(Debug)]
@@ -37,11 +47,11 @@ pub(crate) struct Crate {
     /// Its root file in the folder of sources; empty: the replaced package's own, as it is.
     pub(crate) root: &'static str,
     /// Features that are on, if it has a root file.
-    pub(crate) features: &'static [&'static str],
+    pub(crate) features: Names,
     /// The crates listed before it that it uses.
-    pub(crate) uses: &'static [&'static str],
+    pub(crate) uses: Names,
     /// The crates that it uses of those that the replaced package depends on.
-    pub(crate) given: &'static [&'static str],
+    pub(crate) given: Names,
 }
 
 /// A change to one file of a published package. Without all of the texts in it, the package stays as it is.
@@ -76,94 +86,74 @@ pub(crate) const EDITION: &str = "2024";
 /// The oldest compiler that compiles the replacements is Rust 1.MINOR.
 pub(crate) const OLDEST_RUST_MINOR: u64 = 85;
 
-const ABI: Crate = Crate {
-    name: "hpcrun_abi",
-    root: "hpcrun-abi/src/lib.rs",
-    features: &[],
-    uses: &[],
-    given: &[],
-};
+impl Crate {
+    /// One of the hpcrun-rs workspace.
+    const fn own(name: &'static str, root: &'static str, uses: Names, given: Names) -> Crate {
+        Crate { name, root, features: &[], uses, given }
+    }
+}
 
-const API: Crate = Crate {
-    name: "hpcrun_api",
-    root: "hpcrun-api/src/lib.rs",
-    features: &[],
-    uses: &["hpcrun_abi"],
-    given: &[],
+const ABI: Crate = Crate::own("hpcrun_abi", "hpcrun-abi/src/lib.rs", &[], &[]);
+const API: Crate = Crate::own("hpcrun_api", "hpcrun-api/src/lib.rs", &["hpcrun_abi"], &[]);
+const RUNTIME: Crate = Crate {
+    features: &["default", "context"],
+    ..Crate::own(
+        "work_stealing_rt",
+        "work-stealing-rt/src/lib.rs",
+        &["hpcrun_abi"],
+        &["crossbeam_deque", "crossbeam_utils"],
+    )
 };
 
 /// rayon-core, on top of work-stealing-rt.
 pub(crate) const RAYON: Replacement = Replacement {
     package: "rayon-core",
-    served: &[(1, 12, 0), (1, 13, 0)],
-    below: &[
-        ABI,
-        Crate {
-            name: "work_stealing_rt",
-            root: "work-stealing-rt/src/lib.rs",
-            features: &["default", "context"],
-            uses: &["hpcrun_abi"],
-            given: &["crossbeam_deque", "crossbeam_utils"],
-        },
-    ],
-    top: Crate {
-        name: "rayon_core",
-        root: "work-stealing-rt/rayon-core/src/lib.rs",
-        features: &[],
-        uses: &["work_stealing_rt"],
-        given: &[],
-    },
+    served: (1, 12..=13, 0),
+    advice: "1.12 and 1.13 are served: `cargo update -p rayon-core --precise 1.13.0`",
+    lack: "stolen tasks would lie under workers",
+    is_required: true,
+    below: &[ABI, RUNTIME],
+    top: Crate::own(
+        "rayon_core",
+        "work-stealing-rt/rayon-core/src/lib.rs",
+        &["work_stealing_rt"],
+        &[],
+    ),
     before_patch: None,
     change: None,
+    published: "rayon_core",
     marker: "work_stealing_rt_rayon_core",
 };
 
 /// crossbeam-channel, on top of the published crate under another name.
 pub(crate) const CHANNEL: Replacement = Replacement {
     package: "crossbeam-channel",
-    served: &[(0, 5, 15)],
-    below: &[
-        ABI,
-        API,
-        Crate {
-            name: "published_crossbeam_channel",
-            root: "",
-            features: &[],
-            uses: &[],
-            given: &["crossbeam_utils"],
-        },
-    ],
-    top: Crate {
-        name: "crossbeam_channel",
-        root: "crossbeam-channel/src/lib.rs",
-        features: &[],
-        uses: &["hpcrun_api", "published_crossbeam_channel"],
-        given: &[],
-    },
+    served: (0, 5..=5, 15),
+    advice: "0.5.15 or a later 0.5 is served: `cargo update -p crossbeam-channel`",
+    lack: "critical paths do not go through its channels",
+    is_required: false,
+    below: &[ABI, API, Crate::own("published_crossbeam_channel", "", &[], &["crossbeam_utils"])],
+    top: Crate::own(
+        "crossbeam_channel",
+        "crossbeam-channel/src/lib.rs",
+        &["hpcrun_api", "published_crossbeam_channel"],
+        &[],
+    ),
     before_patch: Some((16, "never_is_not_const")),
     change: None,
+    published: "crossbeam_channel",
     marker: "published_crossbeam_channel",
 };
 
 /// tokio, whose tasks say who has spawned them.
 pub(crate) const TOKIO: Replacement = Replacement {
     package: "tokio",
-    served: &[
-        (1, 43, 0),
-        (1, 44, 0),
-        (1, 45, 0),
-        (1, 46, 0),
-        (1, 47, 0),
-        (1, 48, 0),
-        (1, 49, 0),
-        (1, 50, 0),
-        (1, 51, 0),
-        (1, 52, 0),
-        (1, 53, 0),
-        (1, 54, 0),
-    ],
+    served: (1, 43..=54, 0),
+    advice: "1.43 to 1.54 are served: `cargo update -p tokio`",
+    lack: "its tasks are not under who has spawned them",
+    is_required: false,
     below: &[ABI, API],
-    top: Crate { name: "tokio", root: "", features: &[], uses: &["hpcrun_api"], given: &[] },
+    top: Crate::own("tokio", "", &["hpcrun_api"], &[]),
     before_patch: None,
     change: Some(Change {
         file: "util/trace.rs",
@@ -175,11 +165,12 @@ pub(crate) const TOKIO: Replacement = Replacement {
         ],
         module: ("hpcrun", "tokio/task.rs"),
     }),
+    published: "5tokio7runtime",
     marker: "hpcrun_api4idle",
 };
 
 /// All of them.
-pub(crate) const ALL: [&Replacement; 3] = [&RAYON, &CHANNEL, &TOKIO];
+pub(crate) static ALL: [Replacement; 3] = [RAYON, CHANNEL, TOKIO];
 
 /// A fingerprint of the content: sixteen hexadecimal digits.
 pub(crate) fn fingerprint() -> String {
@@ -196,46 +187,14 @@ pub(crate) fn install() -> Result<PathBuf, Failure> {
 }
 
 fn install_in(folder: &Path, name: &str) -> Result<PathBuf, String> {
-    cache::make(folder)?;
     let path = folder.join(name);
-    if is_whole(&path) {
-        return Ok(path);
-    }
-    // Written under a name of this process, then renamed: no other process sees a partial folder.
-    let partial = folder.join(format!("{name}.{}", std::process::id()));
-    let written = write(&partial).and_then(|()| {
-        if path.exists() {
-            let old = folder.join(format!("{name}.{}.old", std::process::id()));
-            fs::rename(&path, &old)?;
-            fs::remove_dir_all(&old)?;
-        }
-        fs::rename(&partial, &path)
-    });
-    if let Err(error) = written {
-        // The partial folder may not exist; the error that matters is the first.
-        let _ = fs::remove_dir_all(&partial);
-        // Another process may have been faster.
-        if !is_whole(&path) {
-            return Err(error.to_string());
+    for (file, content) in &FILES {
+        let file = path.join(file);
+        if !fs::read(&file).is_ok_and(|found| found == *content) {
+            cache::put(&file, content)?;
         }
     }
     Ok(path)
-}
-
-fn is_whole(folder: &Path) -> bool {
-    let same = |(name, content): &(&str, &[u8])| {
-        fs::read(folder.join(name)).is_ok_and(|found| found == *content)
-    };
-    FILES.iter().all(same)
-}
-
-fn write(folder: &Path) -> io::Result<()> {
-    for (name, content) in &FILES {
-        let path = folder.join(name);
-        fs::create_dir_all(path.parent().unwrap_or(folder))?;
-        fs::write(&path, content)?;
-    }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -282,7 +241,7 @@ mod tests {
 
     #[test]
     fn every_root_is_carried_and_every_use_is_compiled_before() {
-        for replacement in ALL {
+        for replacement in &ALL {
             let mut before = Vec::new();
             let module = replacement.change.as_ref().map(|change| change.module.1);
             assert!(module.is_none_or(|file| FILES.iter().any(|(name, _)| *name == file)));
@@ -318,11 +277,15 @@ mod tests {
     fn a_damaged_copy_is_replaced() {
         let folder = std::env::temp_dir().join(format!("cargo-hpcrun-{}", std::process::id()));
         let path = install_in(&folder, "x").expect("it is written");
-        assert!(is_whole(&path));
-        fs::write(path.join(RAYON.top.root), "").expect("the copy is ours");
-        assert!(!is_whole(&path));
+        let damaged = path.join(RAYON.top.root);
+        fs::write(&damaged, "").expect("the copy is ours");
         assert_eq!(install_in(&folder, "x"), Ok(path.clone()));
-        assert!(is_whole(&path));
+        for (name, content) in &FILES {
+            assert_eq!(fs::read(path.join(name)).expect("it is there"), *content);
+        }
+        let beside = damaged.parent().expect("a folder").read_dir().expect("it is there");
+        let is_source = |file: fs::DirEntry| file.path().extension().is_some_and(|e| e == "rs");
+        assert!(beside.flatten().all(|file| file.path().is_dir() || is_source(file)));
         let left = fs::read_dir(&folder).expect("it is there").count();
         fs::remove_dir_all(&folder).expect("it is ours");
         assert_eq!(left, 1, "nothing partial is left");

@@ -374,7 +374,11 @@ impl Call {
             None => {}
         }
         self.is_observed = true;
-        thread.begin_pause();
+        // An algorithm begins with a task of its own.
+        match self.group.is_null() {
+            true => thread.begin_pause(),
+            false => thread.expect_pause(),
+        }
     }
 }
 
@@ -436,6 +440,24 @@ fn is_run(task: usize) -> bool {
 }
 
 unsafe fn spawn(entry: &Entry, from: usize, arguments: Arguments, stack: Stack) -> usize {
+    // SAFETY: the caller's arguments.
+    unsafe { make(entry, from, arguments, stack, is_inside) }
+}
+
+unsafe fn enqueue_in(entry: &Entry, from: usize, arguments: Arguments, stack: Stack) -> usize {
+    // SAFETY: the caller's arguments.
+    unsafe { make(entry, from, arguments, stack, |_, _, _| false) }
+}
+
+/// Makes a task; `is_part` tells whether it has the context of the task that makes it.
+#[inline(always)] // the registers are those of the caller
+unsafe fn make(
+    entry: &Entry,
+    from: usize,
+    arguments: Arguments,
+    stack: Stack,
+    is_part: impl FnOnce(OwnThread, *const Caller, usize) -> bool,
+) -> usize {
     let real = entry.of_call(from);
     // SAFETY: the caller's arguments: a task, its group, and others.
     unsafe {
@@ -443,25 +465,9 @@ unsafe fn spawn(entry: &Entry, from: usize, arguments: Arguments, stack: Stack) 
         let caller = (*(group as *const Group)).caller;
         if let Some(thread) = observed() {
             count(thread, from, DirectiveKind::TbbTask);
-            if caller.is_null() || !is_inside(thread, caller, task) {
+            if caller.is_null() || !is_part(thread, caller, task) {
                 keep(thread, task, caller);
             }
-        }
-        let result = call(real, arguments, stack);
-        FIRST.set(None);
-        result
-    }
-}
-
-unsafe fn enqueue_in(entry: &Entry, from: usize, arguments: Arguments, stack: Stack) -> usize {
-    let real = entry.of_call(from);
-    // SAFETY: as in `spawn`.
-    unsafe {
-        let [task, group, ..] = arguments;
-        let caller = (*(group as *const Group)).caller;
-        if let Some(thread) = observed() {
-            count(thread, from, DirectiveKind::TbbTask);
-            keep(thread, task, caller);
         }
         let result = call(real, arguments, stack);
         FIRST.set(None);
@@ -606,10 +612,10 @@ impl Records {
 
     /// Ends the tasks that have thrown: a task begins at this address of the stack, and theirs is no higher.
     fn end_thrown(&mut self, thread: OwnThread, mark: u64) {
-        let high = stack::bounds_from(mark).high;
+        let stack_of = |address| stack::bounds_from(address).high;
         let is_over = |task: &Task| {
             let there = task.mark_at();
-            there <= mark && high != 0 && stack::bounds_from(there).high == high
+            there <= mark && stack_of(mark) != 0 && stack_of(there) == stack_of(mark)
         };
         while self.innermost().is_some_and(is_over) {
             self.end_to(Some(thread), self.depth - 1);

@@ -1,7 +1,7 @@
 //! A thread from its first instruction to the last of its destructors: it begins its state before its start
 //! routine and retires it at the end.
 
-use crate::{affinity, events, tbb};
+use crate::{affinity, events, openmp, tbb};
 use critical_path::Strand;
 use hpc_formats::loss::LossCause;
 use hpcrun_core::image;
@@ -140,6 +140,7 @@ unsafe extern "C" fn leave(value: *mut c_void) {
         return;
     }
     tbb::end_thread();
+    openmp::libomp::end_thread();
     state.retire();
     affinity::threads_changed();
 }

@@ -6,8 +6,10 @@ mod project;
 mod settings;
 
 use crate::project::{
-    CHANNELS_MAIN, Outcome, Project, RAYON_MAIN, THREADS_MAIN, TOKIO_MAIN, assert_rooted,
+    CHANNELS_MAIN, Outcome, Project, RAYON_MAIN, THREADS_MAIN, TOKIO_CHAIN, TOKIO_MAIN,
+    assert_rooted,
 };
+use hpcrun_tests::run::Spec;
 use hpcrun_tests::tools::{check, interruptible, one_core};
 use hpcrun_tests::view::value;
 use std::collections::BTreeMap;
@@ -146,6 +148,20 @@ fn tasks_of_tokio_are_under_who_has_spawned_them() {
             "{path}: {} s, not {seconds}",
             shown[path]
         );
+    }
+}
+
+#[test]
+fn critical_paths_follow_what_wakes_tasks_of_tokio() {
+    let _cores = one_core();
+    let tokio = "[dependencies]\ntokio = { version = \"1\", default-features = false, \
+                 features = [\"rt-multi-thread\", \"sync\"] }";
+    let project = Project::of("chain", tokio, TOKIO_CHAIN).locked();
+    let program = PathBuf::from(project.run(&["build"]).succeed().stdout.trim());
+    let path = Spec::new("tokio-chain", program).critical_path("").succeed().critical_path();
+    for (what, found, known) in [("work", path.work, 0.2), ("span", path.span, 0.14)] {
+        let found = found as f64 / 1e9;
+        assert!((found - known).abs() < 0.03 * known + 0.006, "{what} {found} s, not {known}");
     }
 }
 

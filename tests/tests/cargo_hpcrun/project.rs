@@ -131,6 +131,66 @@ fn main() {
 }
 "#;
 
+/// The path, 40 + 50 + 30 + 20 ms of 200, goes by a channel, a `Notify` and a `JoinHandle`. Those who wait do so
+/// before they are woken: whoever is first sees that they have begun.
+pub(crate) const TOKIO_CHAIN: &str = r#"
+use std::hint::black_box;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::Arc;
+use tokio::sync::{mpsc, Notify};
+fn cpu_ms() -> u64 {
+    #[repr(C)]
+    struct Time(i64, i64);
+    extern "C" {
+        fn clock_gettime(clock: i32, time: *mut Time) -> i32;
+    }
+    let mut time = Time(0, 0);
+    unsafe { clock_gettime(3, &mut time) };
+    time.0 as u64 * 1000 + time.1 as u64 / 1_000_000
+}
+#[inline(never)]
+fn item(ms: u64) {
+    let end = cpu_ms() + ms;
+    while cpu_ms() < end {
+        black_box(burn(black_box(1)));
+    }
+}
+static WAITING: AtomicU32 = AtomicU32::new(0);
+fn main() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(3).build().unwrap();
+    runtime.block_on(async {
+        let (sender, mut receiver) = mpsc::channel(1);
+        let notify = Arc::new(Notify::new());
+        let notified = Arc::clone(&notify);
+        let third = tokio::spawn(async move {
+            WAITING.fetch_add(1, Ordering::SeqCst);
+            notified.notified().await;
+            item(30);
+        });
+        let second = tokio::spawn(async move {
+            WAITING.fetch_add(1, Ordering::SeqCst);
+            receiver.recv().await.unwrap();
+            item(50);
+            notify.notify_one();
+        });
+        let beside = tokio::spawn(async { item(40) });
+        let first = tokio::spawn(async move {
+            while WAITING.load(Ordering::SeqCst) < 2 {
+                tokio::task::yield_now().await;
+            }
+            item(40);
+            sender.send(()).await.unwrap();
+            item(20);
+        });
+        third.await.unwrap();
+        item(20);
+        for other in [first, second, beside] {
+            other.await.unwrap();
+        }
+    });
+}
+"#;
+
 pub(crate) const THREADS_MAIN: &str = r#"
 fn main() {
     let work = || (0..1000).fold(0u64, |sum, n| sum.wrapping_add(burn(n)));

@@ -44,6 +44,14 @@ impl OwnThread {
         self.set_pauses(self.own().working.pauses() + 1);
     }
 
+    /// As [`Self::begin_pause`], where the thread most likely begins a task at once.
+    #[inline]
+    pub fn expect_pause(&self) {
+        let count = self.own().working.pauses() + 1;
+        self.own().working.expect_pauses(count);
+        self.follow_pauses(count);
+    }
+
     /// The wait is over.
     #[inline]
     pub fn end_pause(&self) {
@@ -53,6 +61,11 @@ impl OwnThread {
     #[inline]
     fn set_pauses(&self, count: u32) {
         self.own().working.set_pauses(count);
+        self.follow_pauses(count);
+    }
+
+    #[inline]
+    fn follow_pauses(&self, count: u32) {
         if path::is_active() {
             self.path.with(|tracked| match count {
                 0 => tracked.end_wait(),

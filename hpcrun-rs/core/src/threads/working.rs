@@ -152,6 +152,13 @@ impl Working {
         self.pauses.get() > 0
     }
 
+    /// The thread is about to be in so many waits of its runtimes, but for the task that it begins at once.
+    /// The slot stays as it is: a sample that finds it waiting, or who inspects it, moves it.
+    #[inline]
+    pub(super) fn expect_pauses(&self, count: u32) {
+        self.pauses.set(count);
+    }
+
     /// The thread is in so many waits of its runtimes.
     #[inline]
     pub(super) fn set_pauses(&self, count: u32) {

@@ -194,7 +194,7 @@ unsafe fn region(entry: &Entry, from: usize, arguments: Arguments, stack: Stack)
         let [_, _, rest @ ..] = arguments;
         let [a, b, c, d] = rest;
         let record = &raw const region as usize;
-        thread.begin_pause();
+        thread.expect_pause();
         let result = call(real, [run_region as *const () as usize, record, a, b, c, d], stack);
         thread.end_pause();
         region.team.join(from);

@@ -7,6 +7,7 @@
 use super::copies::Entry;
 use super::edges::{self, Spawned, Team};
 use super::libgomp::{Arguments, Stack, call, interpose};
+use super::spare::Spare;
 use super::{captured, creation};
 use crate::start;
 use hpc_formats::process::DirectiveKind;
@@ -171,9 +172,9 @@ unsafe extern "C" fn begin_region(
             None => captured(thread, Registers::here()),
         };
         let record = Region { context, team: Team::fork(from), from, owner: thread.ordinal() };
-        *region = Box::into_raw(Box::new(record)) as u64;
+        *region = REGION.with(|spare| spare.take(record)) as u64;
     }
-    thread.begin_pause();
+    thread.expect_pause();
 }
 
 /// The registers of the runtime's caller: the runtime's entry has a frame pointer, and names it. Not so for
@@ -198,9 +199,21 @@ unsafe extern "C" fn end_region(region: Data, _: Data, _: c_int, _: u64) {
         let record = std::mem::replace(&mut *region, 0) as *mut Region;
         if !record.is_null() {
             (*record).team.join((*record).from);
-            drop(Box::from_raw(record));
+            REGION.with(|spare| spare.give(record));
         }
     }
+}
+
+thread_local! {
+    /// A region ends on the thread that has begun it, and so does each part of a task.
+    static REGION: Spare<Region> = const { Spare::new() };
+    static BEGUN: Spare<Begun> = const { Spare::new() };
+}
+
+/// Frees what the calling thread keeps.
+pub(crate) fn end_thread() {
+    REGION.with(Spare::clear);
+    BEGUN.with(Spare::clear);
 }
 
 unsafe extern "C" fn implicit_task(
@@ -250,7 +263,7 @@ unsafe fn begin(
 ) -> *const Begun {
     let record = Task::new(context, boundary, true);
     let (path, is_owner) = (OnPath::default(), Cell::new(true));
-    let record = Box::into_raw(Box::new(Begun { task: record, path, is_owner }));
+    let record = BEGUN.with(|spare| spare.take(Begun { task: record, path, is_owner }));
     // SAFETY: the record lives until `end`.
     unsafe {
         (*record).task.id.set(task as usize);
@@ -267,7 +280,7 @@ unsafe fn end(thread: OwnThread, task: Data) {
         if thread.task().as_ref().is_some_and(|record| record.id.get() == task as usize) {
             edges::end(&(*record).task, 0, (*record).is_owner.get());
             thread.end_task(&(*record).task);
-            drop(Box::from_raw(record.cast_mut()));
+            BEGUN.with(|spare| spare.give(record.cast_mut()));
         }
     }
 }
@@ -461,12 +474,15 @@ unsafe extern "C" fn wait(kind: c_int, endpoint: c_int, region: Data, _: Data, f
             thread.begin_pause();
         }
         END => {
+            // Of the region's last barrier, others than its owner are told with the next region: they have
+            // waited since. The task's end follows.
+            if region.is_null() && !waits_for_tasks {
+                return;
+            }
             thread.end_pause();
             match waits_for_tasks {
                 true => edges::join_tasks(&thread, from),
-                // Another thread's end of the region's last barrier comes with the next region.
-                false if !region.is_null() => edges::pass(&thread, from),
-                false => {}
+                false => edges::pass(&thread, from),
             }
         }
         _ => {}

@@ -8,6 +8,7 @@
 //! | `edges` | the critical path's edges |
 //! | `copies` | which copy of a runtime a call is for |
 //! | `rate` | how many tasks get a captured context |
+//! | `spare` | a record that a thread keeps for the next time |
 //!
 //! Both make records of tasks (`hpcrun_core::tasks`). A region's record names the place of its caller, which
 //! waits for the region's end. The record of an explicit task names the captured context of its creator.
@@ -15,9 +16,10 @@
 pub(crate) mod copies;
 mod edges;
 pub(crate) mod libgomp;
-mod libomp;
+pub(crate) mod libomp;
 mod locks;
 mod rate;
+pub(crate) mod spare;
 
 pub(crate) use copies::forget;
 
