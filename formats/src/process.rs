@@ -255,8 +255,8 @@ numbered! {
     }
 }
 
-/// What was counted at a call that makes a region or a task: the compiler has made it of a directive of OpenMP,
-/// or it is one of TBB, or of [`DirectiveKind::PoolTask`].
+/// What was counted at a call that makes a region or a task: the compiler has made it of a directive of
+/// OpenMP, or it is one of TBB, or of [`DirectiveKind::PoolTask`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Directive {
     /// The last byte of the call.

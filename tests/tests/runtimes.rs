@@ -231,8 +231,8 @@ fn by_path(view: &View) -> BTreeMap<String, [f64; 2]> {
     all
 }
 
-/// Runs a program whose sites are named by their paths, with so many threads. `known`: regions by their names,
-/// and how often they were executed in all.
+/// Runs a program whose sites are named by their paths, with so many threads. `known`: regions by their
+/// names, and how often they were executed in all.
 fn check_paths(name: &str, program: &Path, threads: &[&str], known: &[(&str, u64)]) {
     let mut report = String::new();
     for threads in threads.iter().copied() {

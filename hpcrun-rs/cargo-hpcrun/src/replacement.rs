@@ -1,7 +1,7 @@
 //! The replacements for published crates: sources that this binary contains.
 //!
-//! Lists the crates in the order of their compilation, and writes the sources to the user's cache, in a folder
-//! whose name is a fingerprint of them.
+//! Lists the crates in the order of their compilation, and writes the sources to the user's cache, in a
+//! folder whose name is a fingerprint of them.
 
 use hpcrun_rs::{Failure, cache};
 use std::fs;

@@ -131,8 +131,8 @@ fn main() {
 }
 "#;
 
-/// The path, 40 + 50 + 30 + 20 ms of 200, goes by a channel, a `Notify` and a `JoinHandle`. Those who wait do so
-/// before they are woken: whoever is first sees that they have begun.
+/// The path, 40 + 50 + 30 + 20 ms of 200, goes by a channel, a `Notify` and a `JoinHandle`. Those who wait do
+/// so before they are woken: whoever is first sees that they have begun.
 pub(crate) const TOKIO_CHAIN: &str = r#"
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU32, Ordering};
