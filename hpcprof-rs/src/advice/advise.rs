@@ -3,6 +3,7 @@
 use crate::advice::efficiency::Thresholds;
 use crate::advice::findings::{Finding, findings};
 use crate::advice::first_screen::stored_view;
+use crate::advice::quality;
 use crate::catalogue::Catalogue;
 use crate::error::{Error, Result, one_line};
 use crate::render::names;
@@ -57,7 +58,7 @@ type Found = std::result::Result<Vec<Finding>, String>;
 
 fn object(catalogue: &Catalogue, found: &Found) -> Value {
     let run = &catalogue.statistics;
-    let wall = run.wall_ns as f64 / 1e9 / run.runs.max(1) as f64;
+    let wall = quality::wall_of_run(run) / 1e9;
     let advice: Vec<Value> = found.iter().flatten().map(Finding::object).collect();
     json!({
         "schema": SCHEMA, "unit": "seconds", "program": run.program, "wall": wall, "cores": run.cores,
@@ -72,7 +73,7 @@ fn text(
     out: &mut impl Write,
 ) -> io::Result<()> {
     let run = &catalogue.statistics;
-    let wall = seconds(run.wall_ns / run.runs.max(1) as i64);
+    let wall = seconds(quality::wall_of_run(run) as i64);
     let title = format!("{}: a run takes {wall} s on {} cores", one_line(&run.program), run.cores);
     writeln!(out, "{}", style.bold(&names::middle(&title, style.width)))?;
     match found {

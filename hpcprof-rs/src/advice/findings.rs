@@ -127,7 +127,7 @@ pub fn findings(
         let gain = Some((nobody as f64 / run.runs.max(1) as f64, 0.0));
         all.push(finder.of_program(Cause::Waiting, text.to_owned(), gain));
     }
-    let least = run.wall_ns as f64 / run.runs.max(1) as f64 * LEAST_GAIN;
+    let least = quality::wall_of_run(run) * LEAST_GAIN;
     all.retain(|of| of.most.is_none_or(|(most, _)| most >= least));
     all.sort_by_key(|of| Reverse(of.most.map_or(0, |(most, _)| most as i64)));
     if let Some(threads) = finder.oversubscribed()? {
@@ -190,7 +190,8 @@ impl Finder<'_> {
         }
         let label = self.view.node(row.location).label;
         if let Some(left) = self.catalogue.zeroed_span(label) {
-            most = most.min((self.catalogue.statistics.wall_ns - left).max(0) as f64);
+            most =
+                most.min((quality::wall_of_run(&self.catalogue.statistics) - left as f64).max(0.0));
         }
         Some(self.about(row, cause, text, Some((most, error))))
     }

@@ -58,7 +58,7 @@ pub fn print(
         Judged::All => findings(&view, catalogue, thresholds)?.unwrap_or_default(),
         _ => Vec::new(),
     };
-    let least = run.wall_ns as f64 / run.runs.max(1) as f64 * LEAST_GAIN;
+    let least = quality::wall_of_run(run) * LEAST_GAIN;
     let advice = advice.iter().filter(|of| of.most.is_some_and(|(most, _)| most >= least));
     let advice = advice.take(ADVICE).flat_map(|of| names::wrap(&of.line(), width));
     let screen = Screen {

@@ -58,6 +58,11 @@ pub fn forbids_verdicts(run: &Statistics, waste: i64) -> bool {
     is_long(run, nobody) && waste < of_cores.saturating_mul(2)
 }
 
+/// The wall time of a run, on average, nanoseconds.
+pub fn wall_of_run(run: &Statistics) -> f64 {
+    run.wall_ns as f64 / run.runs.max(1) as f64
+}
+
 /// Why figures carry no answer at all, if they don't.
 pub fn lack(run: &Statistics) -> Option<String> {
     let missing = run.missing_ns();

@@ -96,7 +96,7 @@ pub fn sweep(databases: &[Catalogue]) -> Result<Vec<Step>> {
 }
 
 fn wall(of: &Catalogue) -> f64 {
-    of.statistics.wall_ns as f64 / of.statistics.runs.max(1) as f64
+    quality::wall_of_run(&of.statistics)
 }
 
 impl Step {
