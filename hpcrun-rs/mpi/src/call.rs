@@ -10,6 +10,16 @@ use std::ffi::c_int;
 use std::ptr;
 use std::sync::OnceLock;
 
+/// The form of a function.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    Blocking,
+    /// Its request is the last argument.
+    Immediate,
+    /// It prepares an operation; the same.
+    Persistent,
+}
+
 /// A call of a hook.
 ///
 /// Invariant: the arguments are those of MPI's function, which is called with them; and whoever asks for one
@@ -20,6 +30,8 @@ pub(crate) struct Call<'a> {
     /// MPI's function.
     pub(crate) real: &'a dyn Fn() -> c_int,
     pub(crate) fortran: bool,
+    pub(crate) form: Form,
+    pub(crate) has_large_counts: bool,
     /// Whether MPI's function may wait for other processes.
     pub(crate) waits: bool,
     pub(crate) address: u64,
@@ -84,13 +96,18 @@ impl Call<'_> {
         unsafe { library().handle_at(self.word(index), at) }
     }
 
-    /// A count, of so many bytes, of the array at an address among them.
-    pub(crate) fn count_at(&self, index: usize, at: usize, word: usize) -> i64 {
-        match word == size_of::<c_int>() {
-            true => self.int_at(index, at).into(),
+    /// A count of the array at an address among them.
+    pub(crate) fn count_at(&self, index: usize, at: usize) -> i64 {
+        match self.has_large_counts {
+            false => self.int_at(index, at).into(),
             // SAFETY: an array of large counts that has it (the invariant).
-            false => unsafe { *ptr::with_exposed_provenance::<i64>(self.word(index)).add(at) },
+            true => unsafe { *ptr::with_exposed_provenance::<i64>(self.word(index)).add(at) },
         }
+    }
+
+    /// The place of the last argument, which many functions return something in.
+    pub(crate) fn last(&self) -> usize {
+        self.arguments.len() - 1
     }
 
     /// A window among them.

@@ -13,7 +13,7 @@
 //! Strands are combined on the way. A collective operation may synchronise all processes, says MPI, so no
 //! correct program waits longer than it may; a root that sends does not wait for anybody's strand.
 
-use crate::call::{Call, Observed};
+use crate::call::{Call, Form, Observed};
 use crate::job::Job;
 use crate::library::{Library, at, library, pmpi};
 use crate::requests::{Request, wait_for};
@@ -29,8 +29,8 @@ pub(crate) enum Direction {
     Upwards,
     /// In the topology of the communicator.
     Neighbours,
-    /// All for all who send them something. A count has so many bytes.
-    Each(usize),
+    /// All for all who send them something.
+    Each,
 }
 
 /// MPI's handles of the strand as a type, and of its maximum as an operation.
@@ -141,17 +141,17 @@ impl Plan {
             Direction::FromRoot => rank != root,
             Direction::ToRoot => rank == root,
             Direction::Upwards => rank > 0,
-            Direction::Neighbours | Direction::Each(_) => false,
+            Direction::Neighbours | Direction::Each => false,
         };
         let mut plan = Plan { direction, root: root as usize, receives, ..Plan::all(handle) };
         match direction {
             Direction::Neighbours => plan.sources = sources(handle, rank),
             // In Fortran, whether the counts are those of the receives alone is not known.
-            Direction::Each(_) if call.fortran => {
+            Direction::Each if call.fortran => {
                 (plan.direction, plan.receives) = (Direction::All, true);
             }
-            Direction::Each(word) => {
-                let has = |place, rank| c_int::from(call.count_at(place, rank, word) != 0);
+            Direction::Each => {
+                let has = |place, rank| c_int::from(call.count_at(place, rank) != 0);
                 let in_place = library().in_place == call.arguments[0].get();
                 let sent = if in_place { RECEIVED } else { SENT };
                 plan.counts = [
@@ -260,10 +260,10 @@ impl Companion {
             (Direction::Neighbours, false) => {
                 pmpi!(Ineighbor_allgather(from, 1, kind, each, 1, kind, comm, request))
             }
-            (Direction::Each(_), true) => {
+            (Direction::Each, true) => {
                 pmpi!(Alltoallv(from, sent, sent_at, kind, each, got, got_at, kind, comm))
             }
-            (Direction::Each(_), false) => {
+            (Direction::Each, false) => {
                 pmpi!(Ialltoallv(from, sent, sent_at, kind, each, got, got_at, kind, comm, request))
             }
         };
@@ -271,11 +271,15 @@ impl Companion {
     }
 }
 
-/// The communicator is the last argument, before it the root, if there is one, behind it the request of a
-/// nonblocking operation.
-pub(crate) fn run(call: &Call<'_>, direction: Direction, is_blocking: bool) -> c_int {
+/// (…, root if there is one, communicator, information of a persistent form, request of another form than
+/// the blocking one)
+pub(crate) fn collective(call: &Call<'_>, direction: Direction) -> c_int {
+    let is_blocking = match call.form {
+        Form::Persistent => return prepare(call, direction),
+        form => form == Form::Blocking,
+    };
     call.observe(true, |observed, job| {
-        let comm = call.arguments.len() - if is_blocking { 1 } else { 2 };
+        let comm = call.last() - usize::from(!is_blocking);
         let plan = Plan::of(call, direction, comm, observed, job);
         let companion = plan.map(|plan| Companion::begin(plan, is_blocking, observed, job));
         let result = call.run();
@@ -292,11 +296,11 @@ pub(crate) fn run(call: &Call<'_>, direction: Direction, is_blocking: bool) -> c
     })
 }
 
-/// (…, communicator, information, request): prepares a persistent operation. They may be started in any
-/// order, so the one beside each has a communicator of its own, which stays.
-pub(crate) fn prepare(call: &Call<'_>, direction: Direction) -> c_int {
+/// Prepares a persistent operation. They may be started in any order, so the one beside each has a
+/// communicator of its own, which stays.
+fn prepare(call: &Call<'_>, direction: Direction) -> c_int {
     call.observe(false, |observed, job| {
-        let comm = call.arguments.len() - 3;
+        let comm = call.last() - 2;
         let plan = Plan::of(call, direction, comm, observed, job);
         let plan = plan.map(|mut plan| {
             let shared = plan.comm;
@@ -315,7 +319,7 @@ pub(crate) fn prepare(call: &Call<'_>, direction: Direction) -> c_int {
 /// (…, window): as `Barrier` on the window's communicator.
 pub(crate) fn fence(call: &Call<'_>) -> c_int {
     call.observe(true, |observed, job| {
-        let window = call.window(call.arguments.len() - 1);
+        let window = call.window(call.last());
         let comm = job.state().world.windows.get(&window).copied();
         let plan = comm.map(Plan::all);
         if plan.is_none() {

@@ -20,8 +20,8 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long a strand of another host may be later than its message.
-const PATIENCE: Duration = Duration::from_millis(200);
+/// How long a strand of another host may be later than its message; after each that has not come, half of it.
+const PATIENCE: Duration = Duration::from_millis(20);
 /// The tag of strands that travel in messages of their own.
 const TAG: usize = 0;
 
@@ -79,12 +79,16 @@ impl Comm {
 }
 
 /// The rings to and from a rank; without one, strands travel in messages.
-#[derive(Default)]
 pub(crate) struct Peer {
-    pub(crate) to: Option<Ring>,
-    pub(crate) from: Option<Ring>,
-    /// Its last strand has not come in time.
-    pub(crate) is_silent: bool,
+    to: Option<Ring>,
+    from: Option<Ring>,
+    patience: Duration,
+}
+
+impl Peer {
+    pub(crate) fn new(to: Option<Ring>, from: Option<Ring>) -> Peer {
+        Peer { to, from, patience: PATIENCE }
+    }
 }
 
 static HAS_SESSIONS: AtomicBool = AtomicBool::new(false);
@@ -321,10 +325,9 @@ impl Strands for World {
             Next::Nothing => None,
             Next::Closed => {
                 self.peers[place].from = None;
-                // What has not come once does not come soon: nobody waits for it again and again.
-                let patience = if self.peers[place].is_silent { Duration::ZERO } else { PATIENCE };
+                let patience = self.peers[place].patience;
                 let is_there = self.by_message(place, patience);
-                self.peers[place].is_silent = !is_there;
+                self.peers[place].patience = if is_there { patience } else { patience / 2 };
                 is_there.then_some(&*self.late)
             }
         }

@@ -1,7 +1,7 @@
 //! Sends, receives and probes, and the begin and end of MPI and of communicators. The numbers that functions
 //! get are the places of a call's arguments.
 
-use crate::call::{Call, Observed};
+use crate::call::{Call, Form, Observed};
 use crate::job::{self, Job, State};
 use crate::library::{ANY_TAG, Statuses, library};
 use crate::matching::{Message, Wanted};
@@ -107,17 +107,23 @@ impl End {
     }
 }
 
-/// (buffer, count, type, destination, tag, communicator, …), blocking and nonblocking alike
+/// (buffer, count, type, destination, tag, communicator, …)
 pub(crate) fn send(call: &Call<'_>, mode: Mode) -> c_int {
+    if call.form == Form::Persistent {
+        return prepare(call, |to| Request::PersistentSend(to, mode));
+    }
     call.observe(true, |observed, job| {
         End::of(call, 3, 5).send(mode, observed, job);
         call.run()
     })
 }
 
-/// (…, source, tag, communicator, status)
+/// (…, source, tag, communicator, status or request)
 #[inline]
 fn receive_at(rank: usize, call: &Call<'_>, observed: &Observed, job: &Job) -> c_int {
+    if call.form == Form::Immediate {
+        return receive_later(rank, call, job);
+    }
     let from = End::of(call, rank, rank + 2);
     // Without other threads nobody asks for other messages until this one is there.
     let number = match job.is_threaded {
@@ -135,21 +141,20 @@ fn receive_at(rank: usize, call: &Call<'_>, observed: &Observed, job: &Job) -> c
     })
 }
 
+/// (buffer, count, type, source, tag, communicator, …)
 pub(crate) fn receive(call: &Call<'_>) -> c_int {
+    if call.form == Form::Persistent {
+        return prepare(call, |from| Request::receive(from, None));
+    }
     call.observe(false, |observed, job| receive_at(3, call, observed, job))
 }
 
-/// (…, destination, tag, …, source, tag, communicator, status)
+/// (…, destination, tag, …, source, tag, communicator, …)
 pub(crate) fn exchange(call: &Call<'_>, source: usize) -> c_int {
     call.observe(true, |observed, job| {
         End::of(call, 3, source + 2).send(Mode::Standard, observed, job);
         receive_at(source, call, observed, job)
     })
-}
-
-/// (buffer, count, type, source, tag, communicator, request)
-pub(crate) fn begin_receive(call: &Call<'_>) -> c_int {
-    call.observe(false, |_, job| receive_later(3, call, job))
 }
 
 /// (…, source, tag, communicator, request)
@@ -169,21 +174,13 @@ fn receive_later(rank: usize, call: &Call<'_>, job: &Job) -> c_int {
     result
 }
 
-/// (…, destination, tag, …, source, tag, communicator, request)
-pub(crate) fn begin_exchange(call: &Call<'_>, source: usize) -> c_int {
-    call.observe(true, |observed, job| {
-        End::of(call, 3, source + 2).send(Mode::Standard, observed, job);
-        receive_later(source, call, job)
-    })
-}
-
-/// (source, tag, communicator, …): a message is there, if a flag says so. It stays, or is taken and will be
-/// received.
-pub(crate) fn probe(call: &Call<'_>, flag: Option<usize>, status: usize, takes: bool) -> c_int {
+/// (source, tag, communicator, flag of the nonblocking form, …, status): a message is there. It stays, or is
+/// taken and will be received.
+pub(crate) fn probe(call: &Call<'_>, takes: bool) -> c_int {
     call.observe(false, |observed, job| {
         let comm = call.comm(2);
-        call.with_statuses(status, 1, |result, status| {
-            if result != 0 || flag.is_some_and(|flag| call.int_at(flag, 0) == 0) {
+        call.with_statuses(call.last(), 1, |result, status| {
+            if result != 0 || call.form == Form::Immediate && call.int_at(3, 0) == 0 {
                 return result;
             }
             if takes {
@@ -217,7 +214,7 @@ pub(crate) fn unknown(call: &Call<'_>) -> c_int {
 pub(crate) fn prepare_unknown(call: &Call<'_>) -> c_int {
     call.observe(false, |_, job| {
         let result = call.run();
-        let handle = call.request_at(call.arguments.len() - 1, 0);
+        let handle = call.request_at(call.last(), 0);
         job.state().world.requests.insert(handle, Request::Unknown);
         result
     })
@@ -235,7 +232,7 @@ pub(crate) fn make_window(call: &Call<'_>, comm: usize) -> c_int {
         let comm = call.comm(comm);
         let result = call.run();
         if result == 0 {
-            let window = call.window_at(call.arguments.len() - 1);
+            let window = call.window_at(call.last());
             job.state().world.windows.insert(window, comm);
         }
         result
@@ -251,18 +248,14 @@ pub(crate) fn free_window(call: &Call<'_>) -> c_int {
     })
 }
 
-/// (buffer, count, type, rank, tag, communicator, request); without a mode, a receive
-pub(crate) fn prepare(call: &Call<'_>, mode: Option<Mode>) -> c_int {
+/// (buffer, count, type, rank, tag, communicator, request)
+fn prepare(call: &Call<'_>, request: impl FnOnce(End) -> Request) -> c_int {
     call.observe(false, |_, job| {
         let end = End::of(call, 3, 5);
         let result = call.run();
         if result == 0 {
-            let request = match mode {
-                Some(mode) => Request::PersistentSend(end, mode),
-                None => Request::receive(end, None),
-            };
             let handle = call.request_at(6, 0);
-            job.state().world.requests.insert(handle, request);
+            job.state().world.requests.insert(handle, request(end));
         }
         result
     })
@@ -291,7 +284,7 @@ pub(crate) fn make_comm(call: &Call<'_>) -> c_int {
     call.observe(false, |observed, job| {
         let result = call.run();
         if result == 0 {
-            job.made(call.comm_at(call.arguments.len() - 1), observed);
+            job.made(call.comm_at(call.last()), observed);
         }
         result
     })

@@ -62,16 +62,10 @@ pub(crate) enum Ends {
     Some(usize, usize),
 }
 
-/// Waits for a number of requests, or for one, with statuses.
-pub(crate) fn wait(
-    call: &Call<'_>,
-    count: Option<usize>,
-    requests: usize,
-    statuses: usize,
-    ends: Ends,
-) -> c_int {
+/// (number of requests if there may be many, requests, …, statuses)
+pub(crate) fn wait(call: &Call<'_>, many: bool, ends: Ends) -> c_int {
     call.observe(false, |observed, job| {
-        let count = count.map_or(1, |count| call.int(count).max(0) as usize);
+        let (count, requests) = requests_of(call, many);
         // MPI forgets the handles of what is complete.
         let (mut one, mut many) = ([0], Vec::new());
         let handles: &mut [usize] = match count {
@@ -91,7 +85,7 @@ pub(crate) fn wait(
         if !is_known {
             return call.run();
         }
-        call.with_statuses(statuses, count, |result, statuses| {
+        call.with_statuses(call.last(), count, |result, statuses| {
             if result != 0 {
                 observed.lose(LOST_UNKNOWN);
                 return result;
@@ -185,10 +179,15 @@ fn finish(handle: usize, status: Statuses, observed: &Observed, job: &Job) {
     }
 }
 
-/// Starts a persistent request, or as many as an argument says.
-pub(crate) fn start(call: &Call<'_>, count: Option<usize>, requests: usize) -> c_int {
+/// How many requests there are, and the place of the first.
+fn requests_of(call: &Call<'_>, many: bool) -> (usize, usize) {
+    if many { (call.int(0).max(0) as usize, 1) } else { (1, 0) }
+}
+
+/// (number of requests if there may be many, persistent requests)
+pub(crate) fn start(call: &Call<'_>, many: bool) -> c_int {
     call.observe(true, |observed, job| {
-        let count = count.map_or(1, |count| call.int(count).max(0) as usize);
+        let (count, requests) = requests_of(call, many);
         for index in 0..count {
             start_one(call.request_at(requests, index), observed, job);
         }

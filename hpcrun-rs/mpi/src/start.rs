@@ -115,7 +115,7 @@ fn connect(library: &Library, own: usize, rank: usize, hellos: &[[u64; 2]]) -> V
         // SAFETY: zeros from the system, aligned to lines, and never unmapped.
         Some(unsafe { Ring::new(start, lines, from as u32) })
     };
-    let peer = |other| Peer { to: ring(rank, other), from: ring(other, rank), ..Peer::default() };
+    let peer = |other| Peer::new(ring(rank, other), ring(other, rank));
     (0..hellos.len()).map(peer).collect()
 }
 
