@@ -25,7 +25,7 @@ const CRATES: [(&str, &[&str]); 18] = [
     ("cargo-hpcrun", &["hpcrun-rs", "hpcprof-rs"]),
     ("hpcstruct-rs", &["hpc-formats"]),
     ("hpcprof-rs", &["hpcstruct-rs", "hpc-formats", "start-up"]),
-    ("hpcrun-fixtures", &["work-stealing-actors", "work-stealing-rt"]),
+    ("hpcrun-fixtures", &["work-stealing-actors", "work-stealing-rt", "hpcrun-api"]),
     ("hpcrun-tests", &["hpc-formats", "hpcstruct-rs"]),
     ("xtask", &[]),
 ];
@@ -121,7 +121,6 @@ const RUNTIME: [&str; 56] = [
     "boundary/mod.rs",
     "profiler.rs",
     "parallel_overhead/track/path.rs",
-    "parallel_overhead/track/procedure.rs",
     "parallel_overhead/track/forks.rs",
     "pool/handlers.rs",
     "worker.rs",
@@ -161,7 +160,6 @@ const RUNTIME: [&str; 56] = [
     "yielding.rs",
     "pool/operations.rs",
     "pool/mod.rs",
-    "critical_path.rs",
 ];
 
 /// Module to the modules of the same crate that it uses, top level only.

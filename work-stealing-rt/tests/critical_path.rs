@@ -13,7 +13,7 @@ use std::sync::{Barrier, Mutex, PoisonError};
 use std::thread;
 
 use ::critical_path::{Edge, ProcedureTimes, Report};
-use work_stealing_rt::critical_path;
+use hpcrun_api as critical_path;
 use work_stealing_rt::{
     ThreadPool, ThreadPoolBuilder, broadcast, join, par_for_grain, scope, spawn, yield_now,
 };

@@ -14,7 +14,7 @@ mod life;
 mod profiler;
 
 extern "C" fn start() {
-    work_stealing_rt::critical_path::start();
+    hpcrun_api::start();
 }
 
 /// Called by the C library before the tests.
@@ -27,7 +27,7 @@ fn the_tracking_is_on() {
     let pool = work_stealing_rt::ThreadPoolBuilder::new().num_threads(1);
     let pool = pool.build().expect("threads");
     let edges = || {
-        assert!(work_stealing_rt::critical_path::report().is_some());
+        assert!(hpcrun_api::report().is_some());
         profiler::tracker().report().quality.exact_edges
     };
     let before = edges();

@@ -14,7 +14,6 @@
 pub(crate) mod forks;
 pub(crate) mod link;
 pub(crate) mod path;
-pub(crate) mod procedure;
 
 use core::panic::Location;
 use core::ptr;

@@ -85,10 +85,6 @@ pub(crate) fn finish(ended: Strand) {
     with(|path| unsafe { (path.finish)(ended.lent()) });
 }
 
-pub(crate) fn publish(at: abi::Site) {
-    with(|path| (path.publish)(at));
-}
-
 #[inline(always)]
 pub(crate) fn pause() {
     with(|path| (path.pause)());
@@ -102,32 +98,6 @@ pub(crate) fn resume() {
 #[inline(always)]
 pub(crate) fn lose(cause: u32) {
     with(|path| (path.lose)(cause));
-}
-
-/// Starts the tracking; the calling thread's path begins at `location`.
-pub(crate) fn start(location: &'static Location<'static>) {
-    with(|path| {
-        (path.control)(abi::PATH_START);
-        (path.restart)(at(location));
-    });
-}
-
-pub(crate) fn stop() {
-    with(|path| (path.control)(abi::PATH_STOP));
-}
-
-pub(crate) fn report() -> Option<String> {
-    with(PathTable::json).flatten()
-}
-
-/// Enters a procedure by its number, or leaves all. Returns that of the one around.
-pub(crate) fn enter(procedure: u32) -> u32 {
-    with(|path| (path.enter)(procedure)).unwrap_or(0)
-}
-
-/// The number of a procedure; 0 if there are too many.
-pub(crate) fn procedure(name: &'static str) -> u32 {
-    with(|path| path.number(name)).unwrap_or(0)
 }
 
 /// The site of a place in the source; 0 if nothing is tracked.
