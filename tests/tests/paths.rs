@@ -476,6 +476,15 @@ fn any_thread_may_end_the_process() {
     assert!(path.span >= last.work && path.work > path.span, "{path:?}");
 }
 
+#[test]
+fn the_path_ends_where_the_process_does() {
+    let _cores = exclusive_cores();
+    let path = torture("background").critical_path();
+    let last = procedure(&path, "last").expect("it is marked");
+    assert!(is_close(seconds(path.span), seconds(last.work), 1), "{path:?}");
+    assert!(path.work > path.span + path.span / 2, "{path:?}");
+}
+
 /// By `_exit`, which is allowed in a signal handler.
 #[test]
 fn a_signal_handler_may_end_the_process_in_the_middle_of_an_event() {

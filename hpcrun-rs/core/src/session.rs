@@ -350,7 +350,9 @@ pub fn stop(reason: &str) {
     // A thread that completes itself at this moment publishes its strand itself: its profile may be gone.
     let claimed: Vec<&SharedThread> = threads::all().filter(|state| state.claim()).collect();
     if tracked && may_lock_tracker() {
-        claimed.iter().for_each(|state| state.publish_path());
+        // The path ends with the thread that ends the process, not in one that nobody waits for.
+        let has_end = claimed.iter().any(|state| state.publish_own_path());
+        claimed.iter().for_each(|state| state.tell_path(!has_end));
     }
     activity::end_process();
     claimed.iter().for_each(|state| state.complete());
@@ -383,7 +385,7 @@ fn may_lock_tracker() -> bool {
 
 /// Stops the tracking of the critical path, and writes it up to now. Called by a thread without a state.
 pub fn stop_path() {
-    path::stop_after(|| threads::all().for_each(|state| state.publish_path()));
+    path::stop_after(|| threads::all().for_each(|state| state.tell_path(true)));
     path::write(false);
 }
 

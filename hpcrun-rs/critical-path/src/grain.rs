@@ -12,6 +12,8 @@ use crate::path::Site;
 pub(crate) struct Grain {
     /// Activity of the strand, and of what it has forked and joined, since it began.
     pub(crate) work: u64,
+    /// The longest chain if grains took no time.
+    pub(crate) least: u64,
     /// Forks that it is inside of, its spawners' included.
     depth: u32,
     /// It is a fork's second half: of which kind of fork, and the spawner's work when it forked.
@@ -71,14 +73,29 @@ impl Estimates {
 }
 
 impl Grain {
-    /// Whether activity belongs to a grain, of which it is then a part.
+    /// The strand was active.
     #[inline]
-    pub(crate) fn extend(&mut self, time: u64) -> bool {
+    pub(crate) fn extend(&mut self, time: u64) {
         self.work += time;
-        if let Some(open) = &mut self.open {
-            *open += time;
+        match &mut self.open {
+            Some(open) => *open += time,
+            None => self.least += time,
         }
-        self.open.is_some()
+    }
+
+    /// What a copy of the strand remembers.
+    #[inline]
+    pub(crate) fn of_copy(&self) -> Grain {
+        Grain { least: self.least, ..Grain::default() }
+    }
+
+    /// The strand of `self` goes on in place of another one, which keeps what it remembers of its own grains.
+    /// If it does not join, it knows then what was before it.
+    #[inline]
+    pub(crate) fn go_on_after(&mut self, own: &mut Grain, joins: bool) {
+        core::mem::swap(self, own);
+        core::mem::swap(&mut self.least, &mut own.least);
+        self.is_part &= joins;
     }
 
     #[inline]
@@ -112,6 +129,7 @@ impl Grain {
         self.open = estimates.is_below(kind, limit).then_some(0);
         Grain {
             work: 0,
+            least: self.least,
             depth: self.depth,
             fork: Some((kind, self.work)),
             open: self.open,

@@ -43,7 +43,6 @@ struct Kept {
     number: u32,
     length: u64,
     last: Segment,
-    origin: Option<(Site, u64)>,
     list: List,
     contexts: OnPath,
     /// The marks' times on the path.
@@ -94,7 +93,7 @@ impl<C: Clock> Thread<'_, C> {
         self.put_savings();
         let (strand, remote) = (&self.strand.0, &mut self.outgoing);
         (remote.length, remote.burdened) = (strand.length, strand.burdened);
-        (remote.rank, remote.session) = (rank, strand.session);
+        (remote.rank, remote.session) = (rank, strand.of.session);
         remote.export = number;
         self.exported = Some((number, at));
         remote
@@ -131,7 +130,6 @@ impl<C: Clock> Thread<'_, C> {
             number,
             length: strand.length,
             last: Segment { end: at, ..self.strand.open_segment() },
-            origin: strand.origin,
             list: strand.list.share(&self.tracker.arena),
             contexts: strand.sampled.contexts(),
             marks: strand.marks.all().map(|(key, times)| (key, times.on_path)).collect(),
@@ -199,7 +197,7 @@ impl Tracker {
             Export {
                 length: kept.length,
                 last: kept.last,
-                before: kept.list.add_to(kept.origin, &self.arena, &mut tree),
+                before: kept.list.add_to(&self.arena, &mut tree),
                 contexts: kept.contexts.add_to(&mut contexts),
                 marks: marks.copied().collect(),
             }

@@ -68,7 +68,7 @@ impl Tracker {
                 return report;
             };
             report.burdened_span = longest.0.burdened;
-            report.span_at_least = longest.0.least;
+            report.span_at_least = longest.0.grain.least;
             report.segments = longest.segments(&self.arena);
             let near = longest.near().iter().map(|near| Near {
                 begin: near.begin,

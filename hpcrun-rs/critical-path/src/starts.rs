@@ -62,6 +62,30 @@ impl Starts {
     }
 }
 
+/// What a strand knows of its start.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Started {
+    /// Where and how what it does was started, if it was.
+    pub(crate) by: Option<(Site, Edge)>,
+    /// Of a thread's own: the length up to which that is counted.
+    counted: u64,
+}
+
+impl Started {
+    /// A strand of this length begins, or goes on, after an event at `place` of another one.
+    #[inline]
+    pub(crate) fn at(place: Site, edge: Edge, length: u64) -> Started {
+        let by = (edge.is_start() && place != Site(0)).then_some((place, edge));
+        Started { by, counted: length }
+    }
+
+    /// What was done since this was asked last, up to a length.
+    #[inline]
+    pub(crate) fn count(&mut self, length: u64) -> u64 {
+        length - core::mem::replace(&mut self.counted, length)
+    }
+}
+
 /// What a thread has started and done, that is not among the program's [`Starts`] yet.
 #[derive(Debug)]
 pub(crate) struct Recent([Option<(Site, Sum)>; RECENT]);

@@ -10,10 +10,11 @@ use hpcrun_abi::{RemoteStrand, SERIAL};
 
 use crate::grain::{Estimates, Grain};
 use crate::near::{Near, NearPaths};
-use crate::path::{Arena, Edge, List, Local, Segment, Site, remote};
+use crate::path::{Arena, Edge, List, Local, Segment, Site};
 use crate::sampled::Sampled;
 use crate::savings::{Procedure, Savings};
 use crate::settings::Settings;
+use crate::starts::Started;
 
 /// A strand, be it a thread's own or a copy of one on its way along an edge. It must come back to a
 /// [`Thread`](crate::Thread) of its tracker, be it to [`discard`](crate::Thread::discard): part of its memory
@@ -22,47 +23,52 @@ use crate::settings::Settings;
 #[must_use = "give it back to a `Thread`"]
 pub struct Strand(pub(crate) Box<Chain>);
 
-/// A strand's content.
+/// A strand's content: a length, a list and a place, and what travels along.
 #[derive(Debug, Default)]
 pub(crate) struct Chain {
     /// Activity on the longest chain, in nanoseconds.
     pub(crate) length: u64,
+    /// The chain before the open segment.
+    pub(crate) list: List,
+    pub(crate) open: Open,
+    /// Of a copy, or of a strand that has ended: where. Of a thread's own: nothing.
+    pub(crate) at: Site,
     /// The longest chain if edges cost what the settings say.
     pub(crate) burdened: u64,
-    /// The longest chain if grains took no time.
-    pub(crate) least: u64,
     pub(crate) grain: Grain,
-    /// If the chain comes from another process: from which of its exports, and its length there. The list
-    /// goes on from there.
-    pub(crate) origin: Option<(Site, u64)>,
-    /// The chain before the open segment, and its length.
-    pub(crate) list: List,
-    closed: u64,
-    /// The length at the last event that may have had a context, and the open segment's last context.
-    pub(crate) placed: u64,
-    pub(crate) context: Site,
-    /// Where and by which edge the open segment began, and the thread that runs it.
-    begin: Site,
-    edge: Edge,
-    pub(crate) thread: u32,
     /// Of the procedures that the program marks.
     pub(crate) marks: Savings,
     pub(crate) sampled: Sampled,
     near: NearPaths,
+    pub(crate) started: Started,
+    pub(crate) of: Belonging,
+}
+
+/// The open segment: the entry label.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Open {
+    /// Where and by which edge it began, and the thread that runs it.
+    begin: Site,
+    edge: Edge,
+    thread: u32,
+    /// The length of the chain before it.
+    closed: u64,
+    /// The length at the last event that may have had a context, and the last context.
+    pub(crate) placed: u64,
+    pub(crate) context: Site,
+}
+
+/// What a strand is a part of.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Belonging {
     pub(crate) session: u32,
     /// The length with which the strand was spawned; `None` if that is unknown, or the strand has not ended.
     pub(crate) since: Option<u64>,
-    /// Of a copy, or of a strand that has ended: where. Of a thread's own: nothing.
-    pub(crate) at: Site,
     /// Of a copy: what its spawner was in. Of a strand that was left: what its thread was in.
     pub(crate) procedure: Option<Procedure>,
     pub(crate) idle: bool,
     /// The length is that since the begin of a part of another strand ([`Grain::part`]).
     pub(crate) is_relative: bool,
-    /// Where and how what it does was started, if it was.
-    pub(crate) started: Option<(Site, Edge)>,
-    /// Of a thread's own: the length up to which that is counted.
-    pub(crate) counted: u64,
 }
 
 /// How a strand goes on after another one: where, by which edge, on which thread, at which cost.
@@ -106,7 +112,9 @@ impl Spare {
 
 impl Strand {
     pub(crate) fn start(thread: u32, begin: Site, session: u32) -> Self {
-        Strand(Box::new(Chain { thread, begin, at: begin, session, ..Chain::default() }))
+        let open = Open { thread, begin, ..Open::default() };
+        let of = Belonging { session, ..Belonging::default() };
+        Strand(Box::new(Chain { open, at: begin, of, ..Chain::default() }))
     }
 
     /// The strand as a number that is not 0.
@@ -132,7 +140,7 @@ impl Strand {
 
     /// The thread that ran it last.
     pub fn thread(&self) -> u32 {
-        self.0.thread
+        self.0.open.thread
     }
 
     /// The same strand, to go on separately.
@@ -142,27 +150,16 @@ impl Strand {
         // Not all at once, which would drop and move what does not change.
         let (from, to) = (&*self.0, &mut *copy.0);
         to.length = from.length;
-        to.burdened = from.burdened;
-        to.least = from.least;
-        to.grain = Grain::default();
-        to.origin = from.origin;
         to.list = from.list.share(memory.arena);
-        to.closed = from.closed;
-        to.placed = from.length;
-        to.context = from.context;
-        to.begin = from.begin;
-        to.edge = from.edge;
-        to.thread = from.thread;
+        to.open = Open { placed: from.length, ..from.open };
+        to.at = from.at;
+        to.burdened = from.burdened;
+        to.grain = from.grain.of_copy();
         to.marks.clone_from(&from.marks);
         to.sampled.clone_from(&from.sampled);
         to.near.clone_from(&from.near);
-        to.session = from.session;
-        to.since = from.since;
-        to.at = from.at;
-        to.procedure = from.procedure;
-        to.idle = from.idle;
-        to.is_relative = from.is_relative;
         to.started = from.started;
+        to.of = from.of;
         copy
     }
 
@@ -180,9 +177,7 @@ impl Strand {
     pub(crate) fn extend(&mut self, time: u64, mark: Option<u64>) {
         self.0.length += time;
         self.0.burdened += time;
-        if !self.0.grain.extend(time) {
-            self.0.least += time;
-        }
+        self.0.grain.extend(time);
         if let Some(mark) = mark {
             self.0.marks.add(mark, time);
         }
@@ -190,24 +185,24 @@ impl Strand {
 
     /// The strand is in this context at `at`: what has begun there has begun in it.
     pub(crate) fn be_in(&mut self, context: Site, at: Site) {
-        self.0.context = context;
-        if self.0.begin == at && at != Site(0) {
-            self.0.begin = context;
+        let open = &mut self.0.open;
+        open.context = context;
+        if open.begin == at && at != Site(0) {
+            open.begin = context;
         }
     }
 
     /// The time of the open segment.
     #[inline]
     pub(crate) fn open_time(&self) -> u64 {
-        self.0.length - self.0.closed
+        self.0.length - self.0.open.closed
     }
 
     /// What starts whoever goes on after a copy: the place where it was made, or, if it was active only
     /// shortly before, what has started it. So a signal to many threads that pass on a lock is one place.
     #[inline]
     pub(crate) fn cause(&self, settings: &Settings) -> Site {
-        let started = self.0.started;
-        let started = started.filter(|_| self.open_time() < settings.near_least);
+        let started = self.0.started.by.filter(|_| self.open_time() < settings.near_least);
         started.map_or(self.0.at, |(place, _)| place)
     }
 
@@ -220,11 +215,11 @@ impl Strand {
     #[inline]
     pub(crate) fn open_segment(&self) -> Segment {
         Segment {
-            begin: self.0.begin,
+            begin: self.0.open.begin,
             end: self.0.at,
-            edge: self.0.edge,
+            edge: self.0.open.edge,
             rank: None,
-            thread: Some(self.0.thread),
+            thread: Some(self.0.open.thread),
             time: self.open_time(),
             count: 1,
         }
@@ -235,22 +230,21 @@ impl Strand {
     pub(crate) fn proceed(&mut self, memory: &mut Memory<'_>, transition: &Transition) {
         let segment = self.open_segment();
         let keep = memory.settings.segments / 2;
-        let chain = &mut *self.0;
-        let nodes = &mut memory.spare.nodes;
-        chain.list.append(memory.arena, nodes, segment, keep);
-        chain.burdened += transition.cost;
+        self.0.list.append(memory.arena, &mut memory.spare.nodes, segment, keep);
         self.begin_segment(transition);
     }
 
     #[inline]
     fn begin_segment(&mut self, transition: &Transition) {
-        let chain = &mut *self.0;
-        chain.closed = chain.length;
-        chain.placed = chain.length;
-        chain.context = Site(0);
-        chain.begin = transition.to;
-        chain.edge = transition.edge;
-        chain.thread = transition.thread;
+        let length = self.0.length;
+        self.0.open = Open {
+            begin: transition.to,
+            edge: transition.edge,
+            thread: transition.thread,
+            closed: length,
+            placed: length,
+            context: Site(0),
+        };
     }
 
     /// The strand had to wait for `other`: the longer of the two goes on.
@@ -261,21 +255,16 @@ impl Strand {
         mut other: Strand,
         transition: &Transition,
     ) {
-        let burdened = self.0.burdened.max(other.0.burdened + transition.cost);
-        let least = self.0.least.max(other.0.least);
+        other.0.burdened += transition.cost;
         // The common length, if they come from a fork.
-        let since = other.0.since.or(self.parted(&other));
+        let since = other.0.of.since.or(self.parted(&other));
         if other.0.length > self.0.length {
             other.proceed(memory, transition);
-            other.0.since = self.0.since;
-            core::mem::swap(&mut self.0.grain, &mut other.0.grain);
-            // What it goes on after knows what was before it.
-            other.0.grain.is_part &= transition.edge == Edge::Join;
+            other.0.of.since = self.0.of.since;
+            other.0.grain.go_on_after(&mut self.0.grain, transition.edge == Edge::Join);
             core::mem::swap(self, &mut other);
             other.0.at = transition.to;
         }
-        self.0.burdened = burdened;
-        self.0.least = least;
         self.absorb(memory, other, since);
     }
 
@@ -330,39 +319,36 @@ impl Strand {
     ) {
         let chain = &mut *self.0;
         chain.burdened = chain.burdened.max(remote.burdened + transition.cost);
-        chain.least = chain.least.max(remote.length);
+        chain.grain.least = chain.grain.least.max(remote.length);
         if remote.length <= chain.length {
             return;
         }
         let branch = Near {
-            begin: chain.begin,
+            begin: chain.open.begin,
             end: transition.to,
-            thread: chain.thread,
-            time: chain.length - chain.closed,
+            thread: chain.open.thread,
+            time: chain.length - chain.open.closed,
             slack: remote.length - chain.length,
-            since: chain.closed,
+            since: chain.open.closed,
         };
         let beside = core::mem::take(&mut chain.near);
         if branch.is_near(memory.settings) {
             chain.near.add(branch, &beside, memory.settings.near);
         }
-        let list = core::mem::replace(&mut chain.list, List::EMPTY);
-        list.release(memory.arena, &mut memory.spare.nodes);
-        chain.origin = Some((Site(remote.site()), remote.length));
+        let list = List::from(remote);
+        core::mem::replace(&mut chain.list, list).release(memory.arena, &mut memory.spare.nodes);
         chain.length = remote.length;
         self.begin_segment(transition);
     }
 
     /// Of two strands for which the same one waits, the longer, merged with the other one.
     pub(crate) fn both(memory: &mut Memory<'_>, mut longer: Strand, mut other: Strand) -> Strand {
-        let since = longer.0.since.min(other.0.since);
+        let since = longer.0.of.since.min(other.0.of.since);
         let parted = since.or(longer.parted(&other));
         if other.0.length > longer.0.length {
             core::mem::swap(&mut longer, &mut other);
         }
-        longer.0.since = since;
-        longer.0.burdened = longer.0.burdened.max(other.0.burdened);
-        longer.0.least = longer.0.least.max(other.0.least);
+        longer.0.of.since = since;
         longer.absorb(memory, other, parted);
         longer
     }
@@ -371,7 +357,7 @@ impl Strand {
     /// segment begins. `None`: the same thread ran both one after the other.
     fn parted(&self, other: &Strand) -> Option<u64> {
         let shorter = if other.0.length > self.0.length { self } else { other };
-        (self.0.thread != other.0.thread).then_some(shorter.0.closed)
+        (self.thread() != other.thread()).then_some(shorter.0.open.closed)
     }
 
     /// The strand goes on, and `shorter` has ended. `since`: where they parted; `None` if they are not beside
@@ -379,6 +365,8 @@ impl Strand {
     #[inline]
     fn absorb(&mut self, memory: &mut Memory<'_>, shorter: Strand, since: Option<u64>) {
         let slack = self.0.length - shorter.0.length;
+        self.0.burdened = self.0.burdened.max(shorter.0.burdened);
+        self.0.grain.least = self.0.grain.least.max(shorter.0.grain.least);
         self.0.marks.merge(&shorter.0.marks, slack);
         self.0.sampled.merge(&shorter.0.sampled, slack);
         if let Some(since) = since {
@@ -394,9 +382,9 @@ impl Strand {
     #[inline]
     fn compare(&mut self, settings: &Settings, shorter: &Strand, since: u64) {
         let branch = Near {
-            begin: shorter.0.begin,
+            begin: shorter.0.open.begin,
             end: shorter.0.at,
-            thread: shorter.0.thread,
+            thread: shorter.thread(),
             time: shorter.0.length - since,
             slack: self.0.length - shorter.0.length,
             since,
@@ -408,9 +396,7 @@ impl Strand {
 
     /// The segments of the chain, the open one up to where the strand is.
     pub(crate) fn segments(&self, arena: &Arena) -> Vec<Segment> {
-        let origin = self.0.origin.map(remote);
-        let mut segments = Vec::from_iter(origin);
-        segments.extend(self.0.list.segments(arena));
+        let mut segments = self.0.list.segments(arena);
         let open = self.open_segment();
         if open.time > 0 || segments.is_empty() {
             segments.push(open);

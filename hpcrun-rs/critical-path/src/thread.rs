@@ -20,7 +20,7 @@ use crate::sampled::{Context, Sampler};
 use crate::samples::Samples;
 use crate::savings::{Procedure, Savings};
 use crate::shares::Shares;
-use crate::starts;
+use crate::starts::{self, Started};
 use crate::strand::{Memory, Spare, Strand, Transition};
 use crate::tracker::{EXACT, GRAINS, LOST, Lost, Totals, Tracker, WOKEN};
 
@@ -117,7 +117,7 @@ impl<'t, C: Clock> Thread<'t, C> {
     /// Begins the tracker's current session at `begin`, if it is another one.
     #[inline]
     pub fn restart(&mut self, begin: Site) {
-        if self.strand.0.session != self.tracker.session() {
+        if self.strand.0.of.session != self.tracker.session() {
             self.begin_session(begin);
         }
     }
@@ -176,16 +176,16 @@ impl<'t, C: Clock> Thread<'t, C> {
             return at;
         }
         let chain = &mut *self.strand.0;
-        if chain.length - chain.placed < LONG && at != Site(0) {
-            if runtime && chain.context != Site(0) {
-                return chain.context;
+        if chain.length - chain.open.placed < LONG && at != Site(0) {
+            if runtime && chain.open.context != Site(0) {
+                return chain.open.context;
             }
             if !runtime {
-                chain.placed = chain.length;
+                chain.open.placed = chain.length;
             }
             return at;
         }
-        chain.placed = chain.length;
+        chain.open.placed = chain.length;
         let Some(context) = capture() else { return at };
         self.be_in(context, at);
         context
@@ -292,7 +292,7 @@ impl<'t, C: Clock> Thread<'t, C> {
     #[inline]
     fn add_level(&mut self, from: u64) {
         let chain = &*self.strand.0;
-        if !chain.is_relative && !self.recent.add(from, chain.length) {
+        if !chain.of.is_relative && !self.recent.add(from, chain.length) {
             self.move_levels(from);
         }
     }
@@ -302,7 +302,7 @@ impl<'t, C: Clock> Thread<'t, C> {
     fn move_levels(&mut self, from: u64) {
         let chain = &*self.strand.0;
         let last = (from, chain.length);
-        self.tracker.add_levels(chain.session, &mut self.recent, last);
+        self.tracker.add_levels(chain.of.session, &mut self.recent, last);
         // The operation does not count as activity.
         self.cold = self.cold.max(self.last + 1);
     }
@@ -325,13 +325,18 @@ impl<'t, C: Clock> Thread<'t, C> {
 
     /// Publishes the strand as it is.
     fn end_so_far(&mut self) {
+        self.tell();
+        let mut strand = self.with_memory(|memory, strand| strand.share(memory));
+        strand.0.at = Site(0);
+        self.tracker.end(strand);
+    }
+
+    /// Tells reports what the thread has kept for itself.
+    fn tell(&mut self) {
         self.tell_resyncs();
         self.move_levels(self.strand.0.length);
         self.count_started();
         self.move_starts();
-        let mut strand = self.with_memory(|memory, strand| strand.share(memory));
-        strand.0.at = Site(0);
-        self.tracker.end(strand);
     }
 
     /// Tells reports how often the clock had to ask the system.
@@ -426,8 +431,8 @@ impl<'t, C: Clock> Thread<'t, C> {
         let at = self.reach(at);
         let mut copy = self.with_memory(|memory, strand| strand.share(memory));
         copy.0.at = at;
-        copy.0.since = None;
-        copy.0.procedure = self.procedure;
+        copy.0.of.since = None;
+        copy.0.of.procedure = self.procedure;
         self.settle();
         copy
     }
@@ -486,7 +491,7 @@ impl<'t, C: Clock> Thread<'t, C> {
     #[inline]
     pub fn begin(&mut self, spawned: Option<Strand>, at: impl Into<Event>) -> Strand {
         let at = self.reach(at.into());
-        let procedure = spawned.as_ref().and_then(|strand| strand.0.procedure);
+        let procedure = spawned.as_ref().and_then(|strand| strand.0.of.procedure);
         let settings = &self.tracker.settings;
         let spawn = spawned.as_ref().map_or(Site(0), |s| s.cause(settings));
         if spawned.is_none() {
@@ -495,13 +500,14 @@ impl<'t, C: Clock> Thread<'t, C> {
         let mut strand = match spawned.and_then(|strand| self.same_session(strand)) {
             Some(mut strand) => {
                 let transition = self.transition(at, Edge::Spawn);
+                strand.0.burdened += transition.cost;
                 self.with_memory(|memory, _| strand.proceed(memory, &transition));
                 self.count(Edge::Spawn);
                 strand
             }
-            None => Strand::start(self.number, at, self.strand.0.session),
+            None => Strand::start(self.number, at, self.strand.0.of.session),
         };
-        strand.0.since = Some(strand.0.length);
+        strand.0.of.since = Some(strand.0.length);
         let left = self.leave(strand, procedure);
         self.start(spawn, Edge::Spawn);
         left
@@ -511,17 +517,17 @@ impl<'t, C: Clock> Thread<'t, C> {
     /// result is for [`Thread::end`].
     pub fn begin_part(&mut self, at: Site) -> Strand {
         self.tick();
-        let mut strand = Strand::start(self.number, at, self.strand.0.session);
+        let mut strand = Strand::start(self.number, at, self.strand.0.of.session);
         strand.0.grain = Grain::part();
-        strand.0.is_relative = true;
+        strand.0.of.is_relative = true;
         self.leave(strand, None)
     }
 
     #[inline]
     fn leave(&mut self, next: Strand, procedure: Option<Procedure>) -> Strand {
         let mut left = core::mem::replace(&mut self.strand, next);
-        left.0.procedure = core::mem::replace(&mut self.procedure, procedure);
-        left.0.idle = core::mem::replace(&mut self.idle, false);
+        left.0.of.procedure = core::mem::replace(&mut self.procedure, procedure);
+        left.0.of.idle = core::mem::replace(&mut self.idle, false);
         self.settle();
         left
     }
@@ -532,10 +538,10 @@ impl<'t, C: Clock> Thread<'t, C> {
     pub fn end(&mut self, left: Strand, at: impl Into<Event>) -> Strand {
         let at = self.reach(at.into());
         self.count_started();
-        self.procedure = left.0.procedure;
-        self.idle = left.0.idle;
-        let session = self.strand.0.session;
-        let before = if left.0.session == session {
+        self.procedure = left.0.of.procedure;
+        self.idle = left.0.of.idle;
+        let session = self.strand.0.of.session;
+        let before = if left.0.of.session == session {
             left
         } else {
             self.discard(left);
@@ -564,21 +570,18 @@ impl<'t, C: Clock> Thread<'t, C> {
     /// The current strand ends at `at` as far as a report now is concerned.
     pub fn publish(&mut self, at: impl Into<Event>) {
         let copy = self.copy(at);
-        self.tell_resyncs();
-        self.move_levels(self.strand.0.length);
-        self.count_started();
-        self.move_starts();
+        self.tell();
         self.tracker.end(copy);
     }
 
-    /// The strand ends, as far as a report now is concerned, when the thread's CPU clock, by the system,
-    /// shows `cpu` nanoseconds. For another thread: the one that the strand belongs to must not use this any
-    /// more.
-    pub fn publish_from_outside(&mut self, cpu: u64) {
+    /// Counts the activity up to when the thread's CPU clock, by the system, shows `cpu` nanoseconds. If it
+    /// `ends` there, the strand does so as far as a report now is concerned; else nobody waits for it, and the
+    /// path ends elsewhere. For another thread: the one that the strand belongs to must not use this any more.
+    pub fn tell_from_outside(&mut self, cpu: u64, ends: bool) {
         let now = self.clock.at(cpu).max(self.last);
         self.advance(now);
         self.pass(Site(0));
-        self.end_so_far();
+        if ends { self.end_so_far() } else { self.tell() }
     }
 
     /// Of two strands for which the same one waits, leaves one.
@@ -615,7 +618,7 @@ impl<'t, C: Clock> Thread<'t, C> {
         if remote.length > self.strand.0.length {
             // What began it is in another process.
             self.count_started();
-            self.strand.0.started = None;
+            self.strand.0.started.by = None;
         }
         self.with_memory(|memory, strand| strand.merge_remote(memory, remote, &transition));
         self.count(Edge::Message);
@@ -655,12 +658,11 @@ impl<'t, C: Clock> Thread<'t, C> {
     /// The strand begins, or goes on, after an event at `place` of another one.
     #[inline]
     fn start(&mut self, place: Site, edge: Edge) {
-        let chain = &mut *self.strand.0;
-        chain.counted = chain.length;
-        chain.started = (edge.is_start() && place != Site(0)).then_some((place, edge));
-        if chain.started.is_some() && !self.starts.begin(place, edge, chain.length) {
-            self.move_starts();
-            self.starts.begin(place, edge, self.strand.0.length);
+        let length = self.strand.0.length;
+        let started = Started::at(place, edge, length);
+        self.strand.0.started = started;
+        if started.by.is_some() {
+            self.add_start(|starts| starts.begin(place, edge, length));
         }
     }
 
@@ -668,30 +670,34 @@ impl<'t, C: Clock> Thread<'t, C> {
     #[inline]
     fn count_started(&mut self) {
         let chain = &mut *self.strand.0;
-        let time = chain.length - core::mem::replace(&mut chain.counted, chain.length);
-        let Some((place, edge)) = chain.started else {
-            return;
-        };
-        if !self.starts.add(place, edge, time) {
+        let time = chain.started.count(chain.length);
+        if let Some((place, edge)) = chain.started.by {
+            self.add_start(|starts| starts.add(place, edge, time));
+        }
+    }
+
+    #[inline]
+    fn add_start(&mut self, add: impl Fn(&mut starts::Recent) -> bool) {
+        if !add(&mut self.starts) {
             self.move_starts();
-            self.starts.add(place, edge, time);
+            add(&mut self.starts);
         }
     }
 
     #[cold]
     #[inline(never)]
     fn move_starts(&mut self) {
-        let session = self.strand.0.session;
+        let session = self.strand.0.of.session;
         self.tracker.add_starts(session, &mut self.starts);
     }
 
     /// The strand, if it belongs to the thread's session.
     #[inline]
     fn same_session(&mut self, strand: Strand) -> Option<Strand> {
-        if strand.0.session == self.strand.0.session {
+        if strand.0.of.session == self.strand.0.of.session {
             return Some(strand);
         }
-        if strand.0.session >= self.tracker.first_session() {
+        if strand.0.of.session >= self.tracker.first_session() {
             self.lose(Lost::OtherSession);
         }
         self.discard(strand);
@@ -731,8 +737,8 @@ impl<C> Drop for Thread<'_, C> {
     fn drop(&mut self) {
         let chain = &*self.strand.0;
         let last = (chain.length, chain.length);
-        self.tracker.add_levels(chain.session, &mut self.recent, last);
-        self.tracker.add_starts(chain.session, &mut self.starts);
+        self.tracker.add_levels(chain.of.session, &mut self.recent, last);
+        self.tracker.add_starts(chain.of.session, &mut self.starts);
         self.shares.end(&self.tracker.sampled);
         let strand = core::mem::replace(&mut self.strand, Strand::start(0, Site(0), 0));
         self.with_memory(|memory, _| strand.release(memory));

@@ -394,11 +394,11 @@ impl Tracker {
     /// A strand ends, or is there for the moment.
     pub(crate) fn end(&self, mut strand: Strand) {
         // It parts from others somewhere else.
-        strand.0.since = None;
+        strand.0.of.since = None;
         let mut ends = lock(&self.ends);
         let longest = ends.longest.take();
         ends.longest = self.with_ends(&mut ends, |memory| {
-            if strand.0.session != self.session() {
+            if strand.0.of.session != self.session() {
                 strand.release(memory);
                 return longest;
             }

@@ -15,7 +15,7 @@
 //! The thread itself, from its hooks: [`ThreadPath::with`]. An event that arrives inside of that, from the
 //! tracker's own locks or from a signal handler of the program, is ignored. The signal handler of the
 //! profiler does not come here. When tracking is over, the thread that ends the process waits until the
-//! others are outside, and publishes their strands ([`ThreadPath::publish_from_outside`]).
+//! others are outside, and publishes their strands ([`ThreadPath::tell_from_outside`]).
 
 mod contexts;
 mod file;
@@ -316,7 +316,7 @@ impl ThreadPath {
             && !self.is_shared.load(Ordering::Relaxed)
         {
             // The thread that ends the process leaves the strand of a thread that completes itself to it.
-            self.publish_from_outside(None);
+            self.publish();
         }
         self.leave();
     }
@@ -353,15 +353,22 @@ impl ThreadPath {
         self.is_shared.store(true, Ordering::Relaxed);
     }
 
-    /// The strand of a thread, which may run, counts as ended now. Called by the thread that ends the
-    /// process, after [`finish`], when the thread is outside. `cpu`: the thread's CPU clock, in nanoseconds;
-    /// `None`: the calling thread.
-    pub fn publish_from_outside(&self, cpu: Option<u64>) {
-        // SAFETY: tracking is over, so the thread does not enter any more, and it is outside (the caller's
+    /// The calling thread's strand counts as ended now. Returns whether there is one. Called by the thread that
+    /// ends the process, after [`finish`], when it is outside.
+    pub fn publish(&self) -> bool {
+        self.after_finish(|tracked| tracked.thread.publish(Site(0)))
+    }
+
+    /// As [`Self::publish`], for another thread, which may run: its activity counts, and it `ends` here or
+    /// goes on unheeded. `cpu`: its CPU clock, in nanoseconds.
+    pub fn tell_from_outside(&self, cpu: u64, ends: bool) {
+        self.after_finish(|tracked| tracked.thread.tell_from_outside(cpu, ends));
+    }
+
+    fn after_finish(&self, act: impl FnOnce(&mut Tracked)) -> bool {
+        // SAFETY: tracking is over, so the thread does not enter any more, and it is outside (the callers'
         // promise).
-        if let Some(tracked) = unsafe { &mut *self.tracked.get() } {
-            tracked.publish(cpu);
-        }
+        unsafe { &mut *self.tracked.get() }.as_deref_mut().map(act).is_some()
     }
 
     /// Forgets the thread, in a forked child: its tracker is the parent's.

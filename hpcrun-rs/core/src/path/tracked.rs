@@ -76,14 +76,6 @@ impl Tracked {
         });
     }
 
-    /// The strand counts as ended, for the report. `cpu`: the thread's CPU clock, if another thread calls.
-    pub(super) fn publish(&mut self, cpu: Option<u64>) {
-        match cpu {
-            None => self.thread.publish(Site(0)),
-            Some(cpu) => self.thread.publish_from_outside(cpu),
-        }
-    }
-
     /// A wait for others begins: what follows is no activity.
     pub fn begin_wait(&mut self) {
         self.waits = true;

@@ -90,15 +90,17 @@ impl OwnThread {
 }
 
 impl SharedThread {
-    /// The thread's strand counts as ended, since the process ends. Called when tracking is over.
-    pub fn publish_path(&self) {
-        if self.is_own() {
-            // A program's signal handler may end the process in the middle of an event.
-            if !self.path.is_inside() {
-                self.path.publish_from_outside(None);
-            }
-        } else if wait_until(|| !self.path.is_inside()) {
-            self.path.publish_from_outside(Some(self.cpu.read()));
+    /// The strand of the calling thread, if this is it, counts as ended. Returns whether it does. Called when
+    /// tracking is over.
+    pub fn publish_own_path(&self) -> bool {
+        // A program's signal handler may end the process in the middle of an event.
+        self.is_own() && !self.path.is_inside() && self.path.publish()
+    }
+
+    /// As [`Self::publish_own_path`], for another thread: its activity counts, and it `ends` here or not.
+    pub fn tell_path(&self, ends: bool) {
+        if !self.is_own() && wait_until(|| !self.path.is_inside()) {
+            self.path.tell_from_outside(self.cpu.read(), ends);
         }
     }
 }

@@ -12,6 +12,7 @@
 
 use super::arena::{Arena, Content, Cursor, Local, NodeId};
 use super::{Edge, Segment, Site, remote};
+use hpcrun_abi::RemoteStrand;
 use std::collections::HashMap;
 
 /// The longest group of segments whose repetition is recognised.
@@ -21,6 +22,8 @@ const LONGEST_LOOP: usize = 4;
 #[derive(Debug)]
 pub(crate) struct List {
     node: NodeId,
+    /// If the chain comes from another process: from which of its exports, and its length there.
+    origin: Option<(Site, u64)>,
     /// Time of the segments after the node that found no room, and their number.
     folded_time: u64,
     folded: u64,
@@ -32,8 +35,16 @@ impl Default for List {
     }
 }
 
+impl From<&RemoteStrand> for List {
+    /// What goes on after an export of another process.
+    fn from(strand: &RemoteStrand) -> List {
+        List { origin: Some((Site(strand.site()), strand.length)), ..List::EMPTY }
+    }
+}
+
 impl List {
-    pub(crate) const EMPTY: List = List { node: NodeId::NONE, folded_time: 0, folded: 0 };
+    pub(crate) const EMPTY: List =
+        List { node: NodeId::NONE, origin: None, folded_time: 0, folded: 0 };
 
     /// The same list, to be extended or released on its own.
     #[inline]
@@ -162,8 +173,7 @@ impl List {
 
     /// The segments in order; folded ones as one of [`Edge::Folded`].
     pub(crate) fn segments(&self, arena: &Arena) -> Vec<Segment> {
-        let mut segments: Vec<Segment> =
-            folded(self.folded_time, self.folded).into_iter().collect();
+        let mut segments = Vec::from_iter(folded(self.folded_time, self.folded));
         let mut cursor = arena.cursor(&self.node);
         while let Some(at) = cursor {
             let content = arena.content_at(at);
@@ -171,21 +181,16 @@ impl List {
             segments.extend(folded(content.folded_time, content.folded));
             cursor = arena.before(at);
         }
+        segments.extend(self.origin.map(remote));
         segments.reverse();
         segments
     }
 
-    /// Adds the list, which goes on from `origin`, to others, which share nodes with it; the number of the
-    /// last one.
-    pub(crate) fn add_to(
-        &self,
-        origin: Option<(Site, u64)>,
-        arena: &Arena,
-        tree: &mut Tree,
-    ) -> Option<u32> {
+    /// Adds the list to others, which share nodes with it; the number of the last one.
+    pub(crate) fn add_to(&self, arena: &Arena, tree: &mut Tree) -> Option<u32> {
         let mut new = Vec::new();
         let mut cursor = arena.cursor(&self.node);
-        let mut last = origin.and_then(|origin| tree.origin(origin));
+        let mut last = self.origin.and_then(|origin| tree.origin(origin));
         while let Some(at) = cursor {
             if let Some(known) = tree.known.get(&at) {
                 last = Some(*known);

@@ -76,11 +76,16 @@ fn a_thread_that_still_runs_counts_up_to_a_time_of_its_clock() {
     let mut waiting = Thread::new(&tracker, clock.clone(), Site(2));
     clock.advance(100);
     waiting.pause();
-    running.publish_from_outside(700);
+    running.tell_from_outside(700, true);
     let report = tracker.report();
     assert_eq!((report.span, report.work), (700, 800));
-    waiting.publish_from_outside(900);
+    waiting.tell_from_outside(900, true);
     assert_eq!(tracker.report().span, 700);
+    // One that nobody waits for has work, but the path does not end in it.
+    waiting.resume();
+    waiting.tell_from_outside(1900, false);
+    let report = tracker.report();
+    assert_eq!((report.span, report.work), (700, 2600));
 }
 
 #[test]
