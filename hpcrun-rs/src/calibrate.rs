@@ -5,12 +5,13 @@ use crate::{cli, output, text};
 use clap::Parser;
 use hpc_formats::message;
 use start_up::calibration::{self, Calibration, Construct, Row, State};
-use start_up::measure::{self, Effort};
+use start_up::measure;
 use std::ffi::OsString;
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 /// The first argument that asks for this. A program of that name runs as `hpcrun-rs -- calibrate`.
 pub(crate) const COMMAND: &str = "calibrate";
@@ -29,9 +30,9 @@ struct Options {
     /// Workers to go up to [default: the cores that the process may use]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=1024))]
     workers: Option<u32>,
-    /// A tenth of the measurements
-    #[arg(long)]
-    brief: bool,
+    /// Measure again until results are steady, for so many seconds at most
+    #[arg(long, value_name = "N", default_value_t = 18)]
+    seconds: u64,
     /// Say nothing unless something is wrong
     #[arg(short, long)]
     quiet: bool,
@@ -60,11 +61,6 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> Result<ExitC
             "there is one core, on which nothing runs in parallel: give --workers N, or more cores",
         ));
     }
-    let full = Effort::default();
-    let effort = match options.brief {
-        true => Effort { awake: full.awake / 10, asleep: full.asleep / 10 },
-        false => full,
-    };
     if let Some(others) = runnable().filter(|n| *n > 1) {
         message!(
             "hpcrun-rs: warning: {} other threads want a core: start-ups will be too high; calibrate again \
@@ -72,7 +68,8 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> Result<ExitC
             others - 1
         );
     }
-    let found = measure::calibrate(workers, Construct::ALL, effort, |what| {
+    let limit = Duration::from_secs(options.seconds);
+    let (found, unsteady) = measure::calibrate(workers, Construct::ALL, limit, |what| {
         if !options.quiet {
             message!("hpcrun-rs: calibrating: {what}");
         }
@@ -81,6 +78,19 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> Result<ExitC
         let path = text::shown(&path);
         Failure::own(format!("cannot write {path}: {error}; give another file with -o"))
     })?;
+    if let [first, others @ ..] = &unsteady[..] {
+        let (least, most) =
+            [-1.0, 1.0].map(|sign| (first.start_up_ns + sign * first.deviation_ns) / 1e3).into();
+        message!(
+            "hpcrun-rs: warning: {} ({}, {} workers, {}) and {} others are not steady: {least:.1} to {most:.1} \
+             microseconds; calibrate again without other load",
+            first.construct.name(),
+            first.place.name(),
+            first.workers,
+            first.state.name(),
+            others.len()
+        );
+    }
     if !options.quiet {
         // Nothing to do if nobody reads it.
         let _ = print(&found, &mut io::stdout().lock());

@@ -275,19 +275,37 @@ fn threads() -> Graph {
     graph
 }
 
-/// In each round, whom a rank waits for besides itself, by how many places it is before in the ring.
-fn forms(is_mpi_4: bool) -> Graph {
-    const ROUNDS: [&[usize]; 7] = [&[1, 3], &[1, 3], &[1], &[1, 2, 3], &[1], &[1, 2, 3], &[1]];
+/// Rounds in which each rank waits for itself and for others, which are known by round and rank.
+fn rounds(rounds: usize, others: impl Fn(usize, usize) -> Vec<usize>) -> Graph {
     let name = |round, rank| (if rank == round % 4 { "slow" } else { "fast" }, 4 * round + rank);
     let mut graph = (0..4).fold(Graph::default(), |graph, rank| graph.node(name(0, rank), &[]));
-    for (round, others) in ROUNDS[..if is_mpi_4 { 7 } else { 4 }].iter().enumerate() {
+    for round in 0..rounds {
         for rank in 0..4 {
-            let others = others.iter().map(|before| name(round, (rank + 4 - before) % 4));
-            let before: Vec<Node> = others.chain([name(round, rank)]).collect();
+            let before = others(round, rank).into_iter().chain([rank]);
+            let before: Vec<Node> = before.map(|rank| name(round, rank)).collect();
             graph = graph.node(name(round + 1, rank), &before);
         }
     }
     graph
+}
+
+/// Others by how many places they are before in the ring.
+fn forms(is_mpi_4: bool) -> Graph {
+    const BEFORE: [&[usize]; 7] = [&[1, 3], &[1, 3], &[1], &[1, 2, 3], &[1], &[1, 2, 3], &[1]];
+    rounds(if is_mpi_4 { 7 } else { 4 }, |round, rank| {
+        BEFORE[round].iter().map(|before| (rank + 4 - before) % 4).collect()
+    })
+}
+
+fn groups(is_mpi_4: bool) -> Graph {
+    const OTHERS: [[&[usize]; 4]; 5] = [
+        [&[1, 3], &[0, 2], &[1, 3], &[0, 2]],
+        [&[1], &[0], &[3], &[2]],
+        [&[1], &[], &[1], &[]],
+        [&[1, 3], &[0, 2], &[1, 3], &[0, 2]],
+        [&[3], &[0], &[1], &[2]],
+    ];
+    rounds(if is_mpi_4 { 5 } else { 4 }, |round, rank| OTHERS[round][rank].to_vec())
 }
 
 #[test]
@@ -296,6 +314,8 @@ fn all_forms_of_operations_are_followed_or_counted_as_lost() {
     for mpi in libraries() {
         let run = mpi.run("forms", 4, &["--critical-path"], &["forms"]);
         check(&forms(mpi.name == "mpich"), &run, &[("unknown", 4)]);
+        let run = mpi.run("groups", 4, &["--critical-path"], &["groups"]);
+        check(&groups(mpi.name == "mpich"), &run, &[]);
     }
 }
 
@@ -333,10 +353,14 @@ fn messages_that_are_waited_for_in_another_order_have_their_own_strands() {
 #[test]
 fn programs_in_fortran_are_observed() {
     let _cores = exclusive_cores();
-    for name in ["openmpi", "mpich"] {
+    let modules = [("old", &["-cpp"][..]), ("new", &["-cpp", "-DMODERN"])];
+    let all = ["openmpi", "mpich"].into_iter().flat_map(|name| modules.map(|of| (name, of)));
+    for (name, (module, flags)) in all {
         let compiler = format!("mpif90.{name}");
-        let program = optional_program(&format!("mpi-fortran-{name}"), &compiler, "mpi.f90", &[]);
-        let Some(program) = program else { continue };
+        let program = format!("mpi-fortran-{module}-{name}");
+        let Some(program) = optional_program(&program, &compiler, "mpi.f90", flags) else {
+            continue;
+        };
         let run = Mpi { name, program }.run("fortran", 4, &["--critical-path"], &[]);
         assert!(run.output.status.success(), "{}", run.stderr());
         let path = path(&run.database());

@@ -128,7 +128,7 @@ fn the_launcher_calibrates_and_still_starts_programs_of_that_name() {
     let file = scratch().join("start-up.tsv");
     let launcher = || Command::new(tool_path("hpcrun-rs"));
     let mut calibrate = launcher();
-    calibrate.args(["calibrate", "--brief", "--quiet", "--workers", "2", "-o"]);
+    calibrate.args(["calibrate", "--seconds", "1", "--quiet", "--workers", "2", "-o"]);
     let output = calibrate.arg(&file).output().expect("it runs");
     assert!(output.status.success(), "{output:?}");
     assert!(output.stdout.is_empty(), "{output:?}");

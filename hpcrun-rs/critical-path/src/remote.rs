@@ -9,7 +9,7 @@
 //! What it does not name counts as saving nothing: a zeroed span is never too short.
 
 use core::sync::atomic::{AtomicU32, Ordering};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use hpc_formats::critical_path::{Export, Rank};
 use hpcrun_abi::{MARK, RemoteStrand, SAVINGS, Saving};
@@ -46,7 +46,7 @@ struct Kept {
     list: List,
     contexts: OnPath,
     /// The marks' times on the path.
-    marks: Box<[(u64, u64)]>,
+    marks: Arc<[(u64, u64)]>,
 }
 
 impl Exports {
@@ -126,13 +126,17 @@ impl<C: Clock> Thread<'_, C> {
     #[inline(never)]
     fn keep(&mut self, number: u32, at: Site) {
         let strand = &self.strand.0;
+        let marks = || strand.marks.all().map(|(key, times)| (key, times.on_path));
+        if !self.marks.iter().copied().eq(marks()) {
+            self.marks = marks().collect();
+        }
         let kept = Kept {
             number,
             length: strand.length,
             last: Segment { end: at, ..self.strand.open_segment() },
             list: strand.list.share(&self.tracker.arena),
             contexts: strand.sampled.contexts(),
-            marks: strand.marks.all().map(|(key, times)| (key, times.on_path)).collect(),
+            marks: Arc::clone(&self.marks),
         };
         if let Some(oldest) = self.tracker.exports.keep(kept) {
             self.release(oldest);

@@ -136,11 +136,15 @@ impl Savings {
 
 /// The saving after a merge with a path that is shorter by `gap`, of one procedure after the other, in order.
 #[inline]
-fn least(mut shorter: &[(u64, Times)], gap: u64) -> impl FnMut(&(u64, Times)) -> u64 {
+fn least(shorter: &[(u64, Times)], gap: u64) -> impl FnMut(&(u64, Times)) -> u64 {
+    let mut next = 0;
     move |(key, times)| {
-        let before = shorter.iter().take_while(|known| known.0 < *key).count();
-        shorter = &shorter[before..];
-        let theirs = shorter.first().filter(|known| known.0 == *key);
+        // Mostly both have the same procedures.
+        if shorter.get(next).is_some_and(|known| known.0 < *key) {
+            next += shorter[next..].partition_point(|known| known.0 < *key);
+        }
+        let theirs = shorter.get(next).filter(|known| known.0 == *key);
+        next += usize::from(theirs.is_some());
         times.saving.min(gap + theirs.map_or(0, |known| known.1.saving))
     }
 }

@@ -75,6 +75,8 @@ pub struct Thread<'t, C> {
     estimates: Estimates,
     recent: Recent,
     starts: starts::Recent,
+    /// The times of marks that the last export has kept.
+    pub(crate) marks: Arc<[(u64, u64)]>,
     /// For the marks of a message.
     pub(crate) received: Savings,
     /// The strand as it was last exported.
@@ -108,6 +110,7 @@ impl<'t, C: Clock> Thread<'t, C> {
             estimates: Estimates::new(),
             recent: Recent::new(tracker.settings.level),
             starts: starts::Recent::new(),
+            marks: Arc::default(),
             received: Savings::default(),
             outgoing: RemoteStrand::default(),
             exported: None,

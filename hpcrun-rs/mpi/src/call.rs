@@ -110,6 +110,14 @@ impl Call<'_> {
         self.arguments.len() - 1
     }
 
+    /// A group among them.
+    pub(crate) fn group(&self, index: usize) -> usize {
+        match self.fortran {
+            false => library().handle(self.word(index)),
+            true => library().group_of(self.int(index)),
+        }
+    }
+
     /// A window among them.
     pub(crate) fn window(&self, index: usize) -> usize {
         match self.fortran {

@@ -112,7 +112,7 @@ pub(crate) struct Plan {
 
 impl Plan {
     /// All processes wait for all.
-    fn all(comm: usize) -> Plan {
+    pub(crate) fn all(comm: usize) -> Plan {
         let (direction, counts) = (Direction::All, Default::default());
         Plan { direction, comm, root: 0, receives: true, sources: 0, counts }
     }
@@ -127,17 +127,23 @@ impl Plan {
         job: &Job,
     ) -> Option<Plan> {
         let handle = call.comm(comm);
-        let size = job.state().world.comm(handle).map(|comm| comm.ranks.len());
-        if size.is_none() {
+        let known = job.state().world.comm(handle).map(|comm| (comm.ranks.len(), comm.is_inter));
+        if known.is_none() {
             observed.lose(LOST_UNKNOWN);
         }
-        let size = size.filter(|size| *size > 1 || direction == Direction::Neighbours)?;
+        let (size, is_inter) = known?;
+        if size == 1 && !is_inter && direction != Direction::Neighbours {
+            return None;
+        }
         let mut rank: c_int = 0;
         pmpi!(Comm_rank(handle, at(&mut rank)));
         let is_rooted = matches!(direction, Direction::FromRoot | Direction::ToRoot);
         let root = if is_rooted { call.int(comm - 1) } else { 0 };
         let receives = match direction {
             Direction::All => true,
+            // Between two groups, those of the root's have constants in place of its rank.
+            Direction::FromRoot if is_inter => root >= 0,
+            Direction::ToRoot if is_inter => root < 0 && root != library().proc_null,
             Direction::FromRoot => rank != root,
             Direction::ToRoot => rank == root,
             Direction::Upwards => rank > 0,
@@ -211,7 +217,7 @@ impl Companion {
         self.merge(observed);
     }
 
-    fn merge(&self, observed: &Observed) {
+    pub(crate) fn merge(&self, observed: &Observed) {
         if self.plan.receives {
             observed.import(&self.received);
         }
@@ -312,22 +318,6 @@ fn prepare(call: &Call<'_>, direction: Direction) -> c_int {
             let handle = call.request_at(comm + 2, 0);
             job.state().world.requests.insert(handle, Request::PersistentCollective(plan, None));
         }
-        result
-    })
-}
-
-/// (…, window): as `Barrier` on the window's communicator.
-pub(crate) fn fence(call: &Call<'_>) -> c_int {
-    call.observe(true, |observed, job| {
-        let window = call.window(call.last());
-        let comm = job.state().world.windows.get(&window).copied();
-        let plan = comm.map(Plan::all);
-        if plan.is_none() {
-            observed.lose(LOST_UNKNOWN);
-        }
-        let companion = plan.map(|plan| Companion::begin(plan, true, observed, job));
-        let result = call.run();
-        companion.inspect(|companion| companion.merge(observed));
         result
     })
 }

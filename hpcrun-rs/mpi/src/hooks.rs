@@ -8,6 +8,7 @@ use crate::library::Real;
 use crate::messages::{self as m, Mode};
 use crate::requests::{self as r, Ends};
 use crate::spawn;
+use crate::windows as w;
 use hpcrun_abi::host::Stacked;
 use std::cell::Cell;
 use std::ffi::c_int;
@@ -36,8 +37,8 @@ macro_rules! functions {
     (@form $waits:ident $form:ident $act:expr, $name:tt, $fortran:tt, $count:tt, $($large:ident)?) => {
         arguments!($count hook $waits $form false $act, "MPI_" $name "", "PMPI_" $name "", ());
         arguments!($count hook $waits $form false $act, "mpi_" $fortran "_", "pmpi_" $fortran "_", (e));
-        // Where the modern Fortran module of Open MPI goes.
-        arguments!($count hook $waits $form false $act, "ompi_" $fortran "_f", "pmpi_" $fortran "_", (e));
+        // By the module of Fortran 2008, whose functions of MPICH call C's where there is a buffer.
+        arguments!($count hook $waits $form false $act, "mpi_" $fortran "_f08_", "mpi_" $fortran "_f08_", (e));
         $(arguments!($count hook $waits $form $large $act, "MPI_" $name "_c", "PMPI_" $name "_c", ());)?
     };
 }
@@ -81,11 +82,11 @@ macro_rules! hook {
                         $(hook!(@word $argument),)* $(hook!(@pointer $error))?
                     ) -> c_int;
                     // SAFETY: MPI's function of this name. Its arguments are words, behind which Fortran's
-                    // has an address for its error code.
+                    // has an address for its error code, or null.
                     unsafe {
                         let function = std::mem::transmute::<usize, Function>(REAL.address());
                         let result = function($($argument.get(),)* $($error)?);
-                        [result, $(*$error)?][ERRORS]
+                        [result, $($error.as_ref().map_or(0, |error| *error))?][ERRORS]
                     }
                 };
                 const ERRORS: usize = 0 $(+ hook!(@one $error))?;
@@ -134,7 +135,6 @@ functions! {
     "Mprobe" "mprobe" (5 6);
     waits [m::other]
     "Mrecv" "mrecv" (5 5) true;
-    "Win_complete" "win_complete" (1);
     "Win_lock_all" "win_lock_all" (2);
     "Win_unlock" "win_unlock" (2);
     "Win_unlock_all" "win_unlock_all" (1);
@@ -192,27 +192,41 @@ functions! {
     "Neighbor_alltoall" "neighbor_alltoall" (7 8 9) true;
     "Neighbor_alltoallv" "neighbor_alltoallv" (9 10 11) true;
     "Neighbor_alltoallw" "neighbor_alltoallw" (9 10 11) true;
-    waits [|c| m::make_window(c, 4)]
+    waits [|c| w::make(c, 4)]
     "Win_create" "win_create" (6) true;
-    waits [|c| m::make_window(c, 3)]
+    waits [|c| w::make(c, 3)]
     "Win_allocate" "win_allocate" (6) true;
     "Win_allocate_shared" "win_allocate_shared" (6) true;
-    waits [|c| m::make_window(c, 1)]
+    waits [|c| w::make(c, 1)]
     "Win_create_dynamic" "win_create_dynamic" (3);
-    waits [m::free_window]
+    waits [w::free]
     "Win_free" "win_free" (1);
-    waits [c::fence]
+    waits [w::fence]
     "Win_fence" "win_fence" (2);
-    local [m::prepare_unknown]
+    local [w::post]
+    "Win_post" "win_post" (3);
+    waits [w::start]
+    "Win_start" "win_start" (3);
+    waits [w::complete]
+    "Win_complete" "win_complete" (1);
+    waits [w::wait]
+    "Win_wait" "win_wait" (1);
+    local [w::wait]
+    "Win_test" "win_test" (2);
+    local [|c| m::prepare_partitioned(c, true)]
     "Psend_init" "psend_init" (9);
+    local [|c| m::prepare_partitioned(c, false)]
     "Precv_init" "precv_init" (9);
+    local [|c| m::partitions(c, |_| 1)]
+    "Pready" "pready" (2);
+    local [|c| m::partitions(c, |c| c.int(1) - c.int(0) + 1)]
+    "Pready_range" "pready_range" (3);
+    local [|c| m::partitions(c, |c| c.int(0))]
+    "Pready_list" "pready_list" (3);
     waits [spawn::run]
     "Comm_spawn" "comm_spawn" (8);
     waits [m::unknown]
-    "Win_start" "win_start" (3);
-    "Win_wait" "win_wait" (1);
     "Win_lock" "win_lock" (4);
-    "Intercomm_create" "intercomm_create" (6);
     "Comm_spawn_multiple" "comm_spawn_multiple" (9);
     "Comm_accept" "comm_accept" (5);
     "Comm_connect" "comm_connect" (5);
@@ -246,6 +260,7 @@ functions! {
     "Graph_create" "graph_create" (6);
     "Dist_graph_create" "dist_graph_create" (9);
     "Dist_graph_create_adjacent" "dist_graph_create_adjacent" (10);
+    "Intercomm_create" "intercomm_create" (6);
     "Intercomm_merge" "intercomm_merge" (3);
     local [m::free_comm]
     "Comm_free" "comm_free" (1);
@@ -256,10 +271,12 @@ functions! {
 // In C alone, or there with other arguments.
 hook!(local Blocking false m::init, "MPI_" ("Init") "", "PMPI_" ("Init") "", () (a b));
 hook!(local Blocking false m::init, "mpi_" ("init") "_", "pmpi_" ("init") "_", (e) ());
-hook!(local Blocking false m::init, "ompi_" ("init") "_f", "pmpi_" ("init") "_", (e) ());
+hook!(local Blocking false m::init, "mpi_" ("init") "_f08_", "mpi_" ("init") "_f08_", (e) ());
 hook!(local Blocking false m::init, "MPI_" ("Init_thread") "", "PMPI_" ("Init_thread") "", () (a b c d));
 hook!(local Blocking false m::init, "mpi_" ("init_thread") "_", "pmpi_" ("init_thread") "_", (e) (a b));
-hook!(local Blocking false m::init, "ompi_" ("init_thread") "_f", "pmpi_" ("init_thread") "_", (e) (a b));
+hook!(
+    local Blocking false m::init, "mpi_" ("init_thread") "_f08_", "mpi_" ("init_thread") "_f08_", (e) (a b)
+);
 hook!(
     local Blocking false m::begin_session, "MPI_" ("Session_init") "", "PMPI_" ("Session_init") "", () (a b c)
 );

@@ -10,6 +10,7 @@ use crate::library::{Library, Statuses, at, pmpi};
 use crate::matching::{Arrived, Found, Matching, Message, Strands};
 use crate::requests::{self, Requests, wait_for};
 use crate::ring::{Next, Ring};
+use crate::windows::Window;
 use hpcrun_abi::{LOST_ROOM, LOST_UNKNOWN, RemoteStrand};
 use std::cell::UnsafeCell;
 use std::collections::{BTreeMap, VecDeque};
@@ -51,8 +52,7 @@ pub(crate) struct World {
     /// Communicators that were made.
     pub(crate) made: u64,
     pub(crate) requests: Requests,
-    /// Windows, with their communicators.
-    pub(crate) windows: BTreeMap<usize, usize>,
+    pub(crate) windows: BTreeMap<usize, Window>,
     pub(crate) peers: Vec<Peer>,
     /// The communicator of strands that travel in messages.
     pub(crate) own: usize,
@@ -66,8 +66,9 @@ pub(crate) struct Comm {
     handle: usize,
     /// Equal at all its processes.
     pub(crate) id: u64,
-    /// The ranks in the job, by those in the communicator.
+    /// The ranks in the job, by those in the communicator; between two groups, by those in the other one.
     pub(crate) ranks: Vec<u32>,
+    pub(crate) is_inter: bool,
 }
 
 impl Comm {
@@ -171,30 +172,39 @@ impl Job {
         }
         world.made += 1;
         let mut id = u64::from(world.rank) << 32 | (world.made + 2);
-        let (world_group, byte) = (world.group, world.library.byte);
-        drop(state);
         let (mut is_inter, mut size, mut group): (c_int, c_int, usize) = (0, 0, 0);
         pmpi!(Comm_test_inter(handle, at(&mut is_inter)));
-        if is_inter != 0 {
+        let is_inter = is_inter != 0;
+        if is_inter {
+            pmpi!(Comm_remote_size(handle, at(&mut size)));
+            pmpi!(Comm_remote_group(handle, at(&mut group)));
+        } else {
+            pmpi!(Comm_size(handle, at(&mut size)));
+            pmpi!(Comm_group(handle, at(&mut group)));
+        }
+        let ranks = world.ranks_of(group, size);
+        pmpi!(Group_free(at(&mut group)));
+        if !ranks.iter().all(|rank| (*rank as usize) < world.peers.len()) {
+            // Processes that were started later are of another world.
             return observed.lose(LOST_UNKNOWN);
         }
-        pmpi!(Comm_size(handle, at(&mut size)));
-        pmpi!(Comm_group(handle, at(&mut group)));
-        let mut own: Vec<c_int> = (0..size).collect();
-        let mut ranks = vec![0_u32; size as usize];
-        let from = own.as_mut_ptr().expose_provenance();
-        let to = ranks.as_mut_ptr().expose_provenance();
-        pmpi!(Group_translate_ranks(group, own.len(), from, world_group, to));
-        pmpi!(Group_free(at(&mut group)));
-        // The first one's number is all processes' number.
-        pmpi!(Bcast(at(&mut id), size_of::<u64>(), byte, 0, handle));
-        let mut state = self.state();
-        let world = &mut state.world;
-        match ranks.iter().all(|rank| (*rank as usize) < world.peers.len()) {
-            true => world.add(handle, id, ranks),
-            // Processes that were started later are of another world.
-            false => observed.lose(LOST_UNKNOWN),
+        let byte = world.library.byte;
+        drop(state);
+        // The first one's number is all processes' number; of two groups' first ones, the larger number.
+        let bytes = size_of::<u64>();
+        if is_inter {
+            let gather = |mut mine: u64| {
+                let mut all = vec![0_u64; ranks.len()];
+                let to = all.as_mut_ptr().expose_provenance();
+                pmpi!(Allgather(at(&mut mine), bytes, byte, to, bytes, byte, handle));
+                all[0]
+            };
+            let other = gather(id);
+            id = other.max(gather(other));
+        } else {
+            pmpi!(Bcast(at(&mut id), bytes, byte, 0, handle));
         }
+        self.state().world.add(handle, id, ranks, is_inter);
     }
 }
 
@@ -220,14 +230,24 @@ impl State {
 }
 
 impl World {
-    pub(crate) fn add(&mut self, handle: usize, id: u64, ranks: Vec<u32>) {
+    pub(crate) fn add(&mut self, handle: usize, id: u64, ranks: Vec<u32>, is_inter: bool) {
         self.forget(handle);
-        self.comms.push(Comm { handle, id, ranks });
+        self.comms.push(Comm { handle, id, ranks, is_inter });
+    }
+
+    /// The ranks in the job of a group of so many processes.
+    pub(crate) fn ranks_of(&self, group: usize, size: c_int) -> Vec<u32> {
+        let mut own: Vec<c_int> = (0..size).collect();
+        let mut ranks = vec![0_u32; own.len()];
+        let from = own.as_mut_ptr().expose_provenance();
+        let to = ranks.as_mut_ptr().expose_provenance();
+        pmpi!(Group_translate_ranks(group, own.len(), from, self.group, to));
+        ranks
     }
 
     /// A communicator is about to be freed.
     pub(crate) fn forget(&mut self, handle: usize) {
-        self.windows.retain(|_, comm| *comm != handle);
+        self.windows.retain(|_, window| window.comm != handle);
         self.comms.retain(|comm| comm.handle != handle);
     }
 

@@ -14,6 +14,7 @@
 //! | `messages` | sends, receives, probes |
 //! | `requests` | waits for nonblocking and persistent operations |
 //! | `collectives` | collective operations, in their directions |
+//! | `windows` | one-sided communication |
 //! | `spawn` | processes that MPI starts |
 //! | `hooks` | the interposed functions: a table |
 //!
@@ -37,3 +38,4 @@ mod requests;
 mod ring;
 mod spawn;
 mod start;
+mod windows;

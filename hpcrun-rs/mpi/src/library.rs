@@ -51,9 +51,9 @@ pub(crate) struct Library {
     pub(crate) in_place: usize,
     /// Kinds of topologies: grids, graphs.
     pub(crate) topologies: [c_int; 2],
-    /// Stands for a status, or an array of them, that the caller does not want; in Fortran, for one, for
-    /// many.
-    ignore: [usize; 3],
+    /// Stands for a status, or an array of them, that the caller does not want: in C; in Fortran, for one, for
+    /// many, and by the module of Fortran 2008.
+    ignore: [usize; 5],
     /// Of a status in integers: its size, and where the source is; the tag follows.
     status: usize,
     source: usize,
@@ -71,7 +71,7 @@ pub(crate) struct Real {
 }
 
 impl Real {
-    /// `name` ends in a zero.
+    /// `name` ends in a zero. What is not of MPI's profiling interface is another library's of that name.
     pub(crate) const fn new(name: &'static str) -> Real {
         Real { name, address: AtomicUsize::new(0) }
     }
@@ -88,7 +88,11 @@ impl Real {
     #[cold]
     fn find(&self) -> usize {
         let name = CStr::from_bytes_with_nul(self.name.as_bytes()).unwrap_or_default();
-        let address = symbol(name);
+        let address = match self.name.starts_with("mpi_") {
+            // SAFETY: as in `symbol`.
+            true => unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) as usize },
+            false => symbol(name),
+        };
         if address == 0 {
             eprintln!("hpcrun-rs: the MPI library lacks {}", self.name);
             std::process::abort();
@@ -170,7 +174,9 @@ pub(crate) fn library() -> &'static Library {
             // SAFETY: a variable that holds a pointer.
             address => unsafe { *std::ptr::with_exposed_provenance::<usize>(address) },
         };
-        let fortran = [ignore(c"MPI_F_STATUS_IGNORE"), ignore(c"MPI_F_STATUSES_IGNORE")];
+        let [one, many] = [ignore(c"MPI_F_STATUS_IGNORE"), ignore(c"MPI_F_STATUSES_IGNORE")];
+        let modern = [c"MPIR_F08_MPI_STATUS_IGNORE_OBJ", c"MPIR_F08_MPI_STATUSES_IGNORE_OBJ"];
+        let [modern_one, modern_many] = modern.map(|name| symbol(name).max(1));
         match symbol(c"ompi_mpi_comm_world") {
             0 => Library {
                 is_open_mpi: false,
@@ -182,7 +188,7 @@ pub(crate) fn library() -> &'static Library {
                 proc_null: -1,
                 in_place: usize::MAX,
                 topologies: [2, 1],
-                ignore: [1, fortran[0], fortran[1]],
+                ignore: [1, one, many, modern_one, modern_many],
                 status: 5,
                 source: 2,
             },
@@ -196,7 +202,7 @@ pub(crate) fn library() -> &'static Library {
                 proc_null: -2,
                 in_place: 1,
                 topologies: [1, 2],
-                ignore: [0, fortran[0], fortran[1]],
+                ignore: [0, one, many, one, many],
                 status: 6,
                 source: 0,
             },
@@ -238,6 +244,12 @@ impl Library {
     /// The request of Fortran's number.
     pub(crate) fn request_of(&self, number: c_int) -> usize {
         static REAL: Real = Real::new("PMPI_Request_f2c\0");
+        self.convert(&REAL, number)
+    }
+
+    /// The group of Fortran's number.
+    pub(crate) fn group_of(&self, number: c_int) -> usize {
+        static REAL: Real = Real::new("PMPI_Group_f2c\0");
         self.convert(&REAL, number)
     }
 

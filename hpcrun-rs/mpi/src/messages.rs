@@ -2,7 +2,7 @@
 //! get are the places of a call's arguments.
 
 use crate::call::{Call, Form, Observed};
-use crate::job::{self, Job, State};
+use crate::job::{self, Comm, Job, State};
 use crate::library::{ANY_TAG, Statuses, library};
 use crate::matching::{Message, Wanted};
 use crate::requests::Request;
@@ -23,13 +23,25 @@ pub(crate) struct End {
     pub(crate) comm: usize,
     rank: c_int,
     tag: c_int,
+    /// Messages of partitioned operations match those alone.
+    is_partitioned: bool,
 }
+
+/// In a communicator's number: of messages of partitioned operations.
+const PARTITIONED: u64 = 1 << 62;
 
 impl End {
     /// Of rank, tag and communicator; the tag follows the rank.
     #[inline]
     fn of(call: &Call<'_>, rank: usize, comm: usize) -> End {
-        End { comm: call.comm(comm), rank: call.int(rank), tag: call.int(rank + 1) }
+        let (comm, rank, tag) = (call.comm(comm), call.int(rank), call.int(rank + 1));
+        End { comm, rank, tag, is_partitioned: false }
+    }
+
+    /// The number of its communicator among those of messages.
+    #[inline]
+    fn id(self, comm: &Comm) -> u64 {
+        if self.is_partitioned { comm.id | PARTITIONED } else { comm.id }
     }
 
     /// Sends the strand before the message, unless that is to nobody, or in a communicator that is not known:
@@ -44,7 +56,7 @@ impl End {
         let Some(rank) = comm.rank(self.rank) else {
             return;
         };
-        let message = (comm.id, self.tag);
+        let message = (self.id(comm), self.tag);
         world.send(message, rank, observed.strand());
         if mode == Mode::Synchronous {
             observed.lose(LOST_SYNCHRONOUS);
@@ -59,24 +71,27 @@ impl End {
             true => None,
             false => Some(comm.rank(self.rank)?),
         };
-        let wanted =
-            Wanted { comm: comm.id, source, tag: Some(self.tag).filter(|tag| *tag != ANY_TAG) };
+        let wanted = Wanted {
+            comm: self.id(comm),
+            source,
+            tag: Some(self.tag).filter(|tag| *tag != ANY_TAG),
+        };
         Some(state.matching.post(wanted))
     }
 
     /// The message of a receive that is complete. `Err`: it is not known which. `None`: it is from nobody.
     #[inline]
     fn message(
-        comm: usize,
+        self,
         (source, tag): (c_int, c_int),
         state: &mut State,
     ) -> Result<Option<Message>, ()> {
         if source == state.world.library.proc_null {
             return Ok(None);
         }
-        let comm = state.world.comm(comm).ok_or(())?;
+        let comm = state.world.comm(self.comm).ok_or(())?;
         let source = comm.rank(source).ok_or(())?;
-        let comm = comm.id;
+        let comm = self.id(comm);
         Ok(Some(Message { comm, source, tag }))
     }
 
@@ -89,17 +104,17 @@ impl End {
         }
     }
 
-    /// A receive, in a communicator, of a source and tag is complete: merges what came with its message.
+    /// A receive has got a message of a source and tag: merges what came with it.
     #[inline]
     pub(crate) fn receive(
-        comm: usize,
+        self,
         number: Option<u64>,
         of: (c_int, c_int),
         observed: &Observed,
         job: &Job,
     ) {
         let mut state = job.state();
-        match End::message(comm, of, &mut state) {
+        match self.message(of, &mut state) {
             Ok(Some(message)) => state.take(number, message, observed),
             Ok(None) => {}
             Err(()) => observed.lose(LOST_UNKNOWN),
@@ -132,7 +147,7 @@ fn receive_at(rank: usize, call: &Call<'_>, observed: &Observed, job: &Job) -> c
     };
     call.with_statuses(rank + 3, 1, |result, status| {
         if result == 0 {
-            End::receive(from.comm, number, status.source_and_tag(), observed, job);
+            from.receive(number, status.source_and_tag(), observed, job);
         } else {
             number.map(|number| job.state().matching.abandon(number));
             observed.lose(LOST_UNKNOWN);
@@ -178,17 +193,17 @@ fn receive_later(rank: usize, call: &Call<'_>, job: &Job) -> c_int {
 /// taken and will be received.
 pub(crate) fn probe(call: &Call<'_>, takes: bool) -> c_int {
     call.observe(false, |observed, job| {
-        let comm = call.comm(2);
+        let from = End::of(call, 0, 2);
         call.with_statuses(call.last(), 1, |result, status| {
             if result != 0 || call.form == Form::Immediate && call.int_at(3, 0) == 0 {
                 return result;
             }
             if takes {
-                End::receive(comm, None, status.source_and_tag(), observed, job);
+                from.receive(None, status.source_and_tag(), observed, job);
                 return result;
             }
             let mut state = job.state();
-            if let Ok(Some(message)) = End::message(comm, status.source_and_tag(), &mut state) {
+            if let Ok(Some(message)) = from.message(status.source_and_tag(), &mut state) {
                 state.peek(message, observed);
             }
             result
@@ -210,13 +225,34 @@ pub(crate) fn unknown(call: &Call<'_>) -> c_int {
     })
 }
 
-/// (…, request): of the persistent operation that is prepared, it is not known either.
-pub(crate) fn prepare_unknown(call: &Call<'_>) -> c_int {
+/// (buffer, partitions, count, type, rank, tag, communicator, information, request)
+pub(crate) fn prepare_partitioned(call: &Call<'_>, sends: bool) -> c_int {
     call.observe(false, |_, job| {
+        let end = End { is_partitioned: true, ..End::of(call, 4, 6) };
         let result = call.run();
-        let handle = call.request_at(call.last(), 0);
-        job.state().world.requests.insert(handle, Request::Unknown);
+        if result == 0 {
+            let request = match sends {
+                true => Request::PartitionedSend { to: end, left: 0, partitions: call.int(1) },
+                false => Request::receive(end, None),
+            };
+            job.state().world.requests.insert(call.request_at(8, 0), request);
+        }
         result
+    })
+}
+
+/// (…, request): so many partitions are ready to be sent. The strand goes with the last ones.
+pub(crate) fn partitions(call: &Call<'_>, count: impl FnOnce(&Call<'_>) -> c_int) -> c_int {
+    call.observe(true, |observed, job| {
+        let (handle, count) = (call.request_at(call.last(), 0), count(call));
+        let mut state = job.state();
+        let request = state.world.requests.get_mut(&handle);
+        let Some(Request::PartitionedSend { to, left, .. }) = request else { return call.run() };
+        *left -= count;
+        let to = (*left == 0).then_some(*to);
+        drop(state);
+        to.inspect(|to| to.send(Mode::Standard, observed, job));
+        call.run()
     })
 }
 
@@ -224,28 +260,6 @@ pub(crate) fn prepare_unknown(call: &Call<'_>) -> c_int {
 pub(crate) fn begin_session(call: &Call<'_>) -> c_int {
     job::begin_sessions();
     other(call)
-}
-
-/// (…, window), and where the communicator is
-pub(crate) fn make_window(call: &Call<'_>, comm: usize) -> c_int {
-    call.observe(false, |_, job| {
-        let comm = call.comm(comm);
-        let result = call.run();
-        if result == 0 {
-            let window = call.window_at(call.last());
-            job.state().world.windows.insert(window, comm);
-        }
-        result
-    })
-}
-
-/// (window)
-pub(crate) fn free_window(call: &Call<'_>) -> c_int {
-    call.observe(false, |_, job| {
-        let window = call.window_at(0);
-        job.state().world.windows.remove(&window);
-        call.run()
-    })
 }
 
 /// (buffer, count, type, rank, tag, communicator, request)

@@ -25,11 +25,15 @@ pub(crate) enum Request {
         is_cancelled: bool,
     },
     PersistentSend(End, Mode),
+    /// With the partitions that are not ready yet, of all.
+    PartitionedSend {
+        to: End,
+        left: c_int,
+        partitions: c_int,
+    },
     Collective(Box<Companion>),
     /// With the one that runs.
     PersistentCollective(Plan, Option<Box<Companion>>),
-    /// Whom it waits for is not known.
-    Unknown,
 }
 
 impl Request {
@@ -149,8 +153,7 @@ fn finish(handle: usize, status: Statuses, observed: &Observed, job: &Job) {
     let mut state = job.state();
     let requests = &mut state.world.requests;
     match requests.get_mut(&handle) {
-        None | Some(Request::PersistentSend(..)) => {}
-        Some(Request::Unknown) => observed.lose(LOST_UNKNOWN),
+        None | Some(Request::PersistentSend(..) | Request::PartitionedSend { .. }) => {}
         Some(Request::PersistentCollective(_, running)) => {
             let running = running.take();
             drop(state);
@@ -174,7 +177,7 @@ fn finish(handle: usize, status: Statuses, observed: &Observed, job: &Job) {
             }
             let of = from.got(state.world.library.any_source, status);
             drop(state);
-            End::receive(from.comm, Some(number), of, observed, job);
+            from.receive(Some(number), of, observed, job);
         }
     }
 }
@@ -197,7 +200,8 @@ pub(crate) fn start(call: &Call<'_>, many: bool) -> c_int {
 
 fn start_one(handle: usize, observed: &Observed, job: &Job) {
     let mut state = job.state();
-    match state.world.requests.get(&handle) {
+    match state.world.requests.get_mut(&handle) {
+        Some(Request::PartitionedSend { left, partitions, .. }) => *left = *partitions,
         Some(Request::PersistentSend(to, mode)) => {
             let (to, mode) = (*to, *mode);
             drop(state);

@@ -49,8 +49,8 @@ pub(crate) fn begin() {
         sent: VecDeque::new(),
         late: Box::default(),
     };
-    world.add(library.world, 1, (0..size as u32).collect());
-    world.add(library.own, 2, vec![rank as u32]);
+    world.add(library.world, 1, (0..size as u32).collect(), false);
+    world.add(library.own, 2, vec![rank as u32], false);
     (table.join)(hellos[0][1], rank as u32, size as u32);
     job::set(Some(Job::new(Operations::new(library), world)));
 }

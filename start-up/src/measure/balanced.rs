@@ -1,10 +1,11 @@
 //! The balanced loop: p equal parts, each of many equal iterations that depend on nothing but themselves.
 
 use crate::calibration::{Construct, Place, Row, State};
-use crate::measure::Effort;
 use crate::model;
+use std::collections::BTreeMap;
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -16,9 +17,12 @@ const START_UPS: u32 = 8;
 /// Bounds of a part.
 const SHORTEST: Duration = Duration::from_micros(2);
 const LONGEST: Duration = Duration::from_micros(400);
-/// The part is found by so many looks at shorter and shorter ones, each of so many rounds or executions.
+/// The part is found by so many looks at shorter and shorter ones, each of so many rounds.
 const LOOKS: u32 = 4;
-const LOOK: Effort = Effort { awake: 5, asleep: 5 };
+const LOOK: u32 = 5;
+/// Rounds of a measurement, and the most that their pauses may take, at least three.
+const ROUNDS: u32 = 20;
+const PAUSES: Duration = Duration::from_millis(400);
 /// Executions in a round with awake workers; the first of them find the workers asleep.
 const SERIES: u32 = 10;
 const WAKING: u32 = 2;
@@ -28,18 +32,22 @@ pub(super) struct Loop {
     /// Steps of an iteration, and steps that take a second.
     steps: AtomicU64,
     steps_a_second: f64,
-    effort: Effort,
+    /// The parts that were found, for when the same is measured again.
+    parts: Mutex<BTreeMap<Kind, Duration>>,
 }
+
+/// What is measured.
+type Kind = (Construct, Place, u32, State);
 
 impl Loop {
     /// Without iterations yet.
-    pub(super) fn new(effort: Effort) -> Loop {
+    pub(super) fn new() -> Loop {
         const STEPS: u64 = 1 << 20;
         let least = (0..8).map(|_| time(|| spin(STEPS))).min();
         Loop {
             steps: AtomicU64::new(0),
             steps_a_second: STEPS as f64 / least.map_or(1.0, |t| t.as_secs_f64()),
-            effort,
+            parts: Mutex::default(),
         }
     }
 
@@ -88,21 +96,28 @@ impl Loop {
                     start_up(parallel, time(serial))
                 }
             };
-            let mut rounds = |effort: Effort| {
-                let (rounds, executions) = match state {
-                    State::Awake => (effort.awake, SERIES - WAKING),
-                    State::Asleep => (effort.asleep.min(most_pauses(pause)), 1),
+            let mut rounds = |rounds: u32| -> Vec<f64> {
+                let rounds = match state {
+                    State::Awake => rounds,
+                    State::Asleep => rounds.min(most_pauses(pause, rounds)),
                 };
-                let start_ups: Vec<f64> = (0..rounds).map(|_| round()).collect();
-                (start_ups, rounds * executions)
+                (0..rounds).map(|_| round()).collect()
             };
-            self.set_part(LONGEST);
-            for _ in 0..LOOKS {
-                let found = median(&mut rounds(LOOK).0).max(0.0);
+            let kind = (construct, place, workers, state);
+            // Nothing panics with the lock held.
+            let parts = || self.parts.lock().unwrap_or_else(PoisonError::into_inner);
+            let known = parts().get(&kind).copied();
+            self.set_part(known.unwrap_or(LONGEST));
+            for _ in 0..if known.is_some() { 0 } else { LOOKS } {
+                let found = median(&mut rounds(LOOK)).max(0.0);
                 let part = Duration::from_nanos(found as u64) * START_UPS;
-                self.set_part(part.clamp(SHORTEST, LONGEST));
+                let part = part.clamp(SHORTEST, LONGEST);
+                self.set_part(part);
+                parts().insert(kind, part);
             }
-            let (mut start_ups, executions) = rounds(self.effort);
+            let mut start_ups = rounds(ROUNDS);
+            let each = if state == State::Awake { SERIES - WAKING } else { 1 };
+            let executions = start_ups.len() as u32 * each;
             let start_up_ns = median(&mut start_ups);
             let deviations = start_ups.iter().map(|t| (t - start_up_ns).abs());
             Row {
@@ -127,9 +142,10 @@ fn series(mut execute: impl FnMut()) -> Duration {
     times[times.len() / 2]
 }
 
-/// Pauses of two seconds together; at least five.
-fn most_pauses(pause: Duration) -> u32 {
-    (2000 / pause.as_millis().max(1) as u32).max(5)
+/// So many of the pauses of [`ROUNDS`] rounds as fit into [`PAUSES`], in proportion for fewer rounds.
+fn most_pauses(pause: Duration, rounds: u32) -> u32 {
+    let most = (PAUSES.as_millis() / pause.as_millis().max(1)) as u32;
+    (most.max(3) * rounds / ROUNDS).max(1)
 }
 
 /// A chain of operations on registers.

@@ -5,60 +5,70 @@
 //! |---|---|
 //! | `balanced` | the loop, its timing, and what follows for t_PS |
 //! | `constructs` | the loop in each construct of Rust |
+//! | `passes` | measuring again until it is steady |
 //! | `openmp` | the loop in OpenMP's runtimes, where they are installed |
 
 mod balanced;
 mod constructs;
 mod openmp;
+mod passes;
 
 use crate::calibration::{Calibration, Construct, Row};
 use balanced::Loop;
+use openmp::Library;
+use passes::Passes;
+use std::time::{Duration, Instant};
 
-/// Measures constructs on up to `cores` workers. `progress` is told what is measured next, and what cannot
-/// be.
+/// Measures constructs on up to `cores` workers, once and then again what is not steady, as long as a further
+/// pass is over before the `limit`. Returns what is not steady, too. `progress` is told what is measured next,
+/// and what cannot be.
 pub fn calibrate(
     cores: u32,
     constructs: &[Construct],
-    effort: Effort,
+    limit: Duration,
     mut progress: impl FnMut(&str),
-) -> Calibration {
-    let mut calibration = Calibration::of_this_machine(cores);
-    let balanced = Loop::new(effort);
-    let is_asked = |construct| constructs.contains(&construct);
-    for workers in worker_counts(cores) {
-        progress(&format!("{workers} workers"));
-        let mut add = |row: Row| calibration.rows.push(row);
-        constructs::measure(&balanced, workers, &is_asked, &mut add);
+) -> (Calibration, Vec<Row>) {
+    let begin = Instant::now();
+    let balanced = Loop::new();
+    let mut passes = Passes::default();
+    let is_asked = |construct: &Construct| constructs.contains(construct);
+    let mut libraries = Vec::new();
+    for runtime in openmp::LIBRARIES.into_iter().filter(|l| is_asked(&l.construct)) {
+        match Library::open(runtime) {
+            Err(problem) => progress(&format!("{}: {problem}", runtime.construct.name())),
+            Ok(library) => libraries.push(library),
+        }
     }
-    // Last, as their workers spin long after a region.
-    for library in openmp::LIBRARIES.iter().filter(|l| is_asked(l.construct)) {
-        match openmp::Library::open(*library) {
-            Err(problem) => progress(&format!("{}: {problem}", library.construct.name())),
-            Ok(opened) => {
-                progress(library.construct.name());
-                for workers in worker_counts(cores) {
-                    calibration.rows.extend(opened.measure(&balanced, workers));
+    for pass in 1.. {
+        progress(&format!("pass {pass}"));
+        let from = Instant::now();
+        for workers in worker_counts(cores) {
+            let of = |passes: &Passes, construct| {
+                passes.are_steady(|row| (row.construct, row.workers) == (construct, workers))
+            };
+            let left = constructs.iter().copied().filter(|construct| !of(&passes, *construct));
+            let left: Vec<Construct> = left.collect();
+            let is_left = |construct| left.contains(&construct);
+            constructs::measure(&balanced, workers, &is_left, &mut |row| passes.add(row));
+        }
+        // Last, as their workers spin long after a region.
+        for library in &libraries {
+            for workers in worker_counts(cores) {
+                let is_it =
+                    |row: &Row| (row.construct, row.workers) == (library.construct(), workers);
+                if !passes.are_steady(is_it) {
+                    library.measure(&balanced, workers).into_iter().for_each(|row| passes.add(row));
                 }
             }
         }
+        if passes.are_steady(|_| true) || begin.elapsed() + from.elapsed() > limit {
+            break;
+        }
     }
-    calibration
-}
-
-/// How much is measured.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Effort {
-    /// Rounds of a construct while its workers are awake, each of them of some executions.
-    pub awake: u32,
-    /// Executions of a construct after a pause.
-    pub asleep: u32,
-}
-
-/// Tens of seconds on few cores.
-impl Default for Effort {
-    fn default() -> Self {
-        Effort { awake: 200, asleep: 200 }
-    }
+    let mut calibration = Calibration::of_this_machine(cores);
+    let unsteady;
+    (calibration.rows, unsteady) = passes.results();
+    (calibration, unsteady)
 }
 
 /// 2, 3, 4, 6, 8, 12 … and all cores.

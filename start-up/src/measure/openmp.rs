@@ -59,11 +59,15 @@ impl Library {
         Ok(Library { runtime, parallel })
     }
 
+    pub(super) fn construct(&self) -> Construct {
+        self.runtime.construct
+    }
+
     /// Measures it on a number of threads.
     pub(super) fn measure(&self, balanced: &Loop, workers: u32) -> [Row; 2] {
         extern "C" fn part(balanced: *mut c_void) {
-            // SAFETY: `measure` passes a loop that outlives the region; it is only read, and `Loop` has no
-            // interior mutability. Nothing here panics.
+            // SAFETY: `measure` passes a loop that outlives the region, and `Loop` is `Sync`. Nothing here
+            // panics.
             let balanced = unsafe { &*balanced.cast::<Loop>() };
             balanced.part();
         }
