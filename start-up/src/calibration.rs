@@ -97,13 +97,6 @@ pub struct Row {
     pub executions: u32,
 }
 
-impl Row {
-    /// What it is the start-up of.
-    pub(crate) fn kind(&self) -> (Construct, Place, State, u32) {
-        (self.construct, self.place, self.state, self.workers)
-    }
-}
-
 /// The start-up overheads of a machine.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Calibration {

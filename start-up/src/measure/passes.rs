@@ -4,7 +4,7 @@
 //! thread on a slow core or a late wake-up makes start-ups longer, hardly ever shorter: so a start-up is steady
 //! once the two least of its passes agree.
 
-use crate::calibration::Row;
+use crate::calibration::{Construct, Place, Row, State};
 
 /// So far may two passes that agree be apart, as a share, or in nanoseconds.
 const SHARE: f64 = 0.1;
@@ -17,7 +17,7 @@ pub(super) struct Passes(Vec<Vec<Row>>);
 impl Passes {
     /// A measurement of the last pass.
     pub(super) fn add(&mut self, row: Row) {
-        match self.0.iter_mut().find(|rows| rows[0].kind() == row.kind()) {
+        match self.0.iter_mut().find(|rows| kind(&rows[0]) == kind(&row)) {
             Some(rows) => rows.push(row),
             None => self.0.push(vec![row]),
         }
@@ -35,6 +35,11 @@ impl Passes {
         let unsteady = all.clone().filter(|(_, is_steady)| !is_steady).map(|(row, _)| row);
         (all.clone().map(|(row, _)| row).collect(), unsteady.collect())
     }
+}
+
+/// What a row is the start-up of.
+fn kind(row: &Row) -> (Construct, Place, State, u32) {
+    (row.construct, row.place, row.state, row.workers)
 }
 
 /// Of the passes' rows, one, and whether it is steady. If not, its deviation leads to the least and to the
@@ -61,7 +66,6 @@ fn result(rows: &[Row]) -> (Row, bool) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::calibration::{Construct, Place, State};
 
     #[test]
     fn a_start_up_is_steady_once_two_passes_agree() {
