@@ -6,7 +6,7 @@
 //! `kernels break-even`, `kernels adaptive`
 
 use start_up::calibration::{Construct, Place, State};
-use start_up::measure::{self, Effort};
+use start_up::measure;
 use start_up::model;
 use std::hint::black_box;
 use std::ops::Range;
@@ -191,7 +191,7 @@ fn crossing(times: &[(usize, f64, f64)], gain: impl Fn(f64, f64) -> f64) -> Opti
 
 fn break_even(data: &Data, pool: &ThreadPool) {
     let p = pool.current_num_threads();
-    let effort = Effort { awake: 100, asleep: 1 };
+    let limit = Duration::from_secs(1);
     println!(
         "kernel: start-up; break-even in serial time and in size, predicted / measured; deviation of the size"
     );
@@ -202,7 +202,7 @@ fn break_even(data: &Data, pool: &ThreadPool) {
         let sizes: Vec<usize> = sizes.take_while(|size| *size < MOST).collect();
         let mut turns: Vec<[f64; 6]> = Vec::new();
         for _ in 0..TURNS {
-            let calibration = measure::calibrate(p as u32, &[Construct::Join], effort, |_| ());
+            let (calibration, _) = measure::calibrate(p as u32, &[Construct::Join], limit, |_| ());
             let start_up =
                 |state| calibration.start_up_ns(Construct::Join, Place::Worker, state, p as u32);
             let start_up = start_up(State::Awake).expect("just measured");
