@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering::Relaxed};
 
 use critical_path::table::{self, Host, Tracked};
 use critical_path::{Settings, Tracker};
-use hpcrun_abi::{ABI_VERSION, ProfilerTable, RuntimeTable, TaskRecord};
+use hpcrun_abi::{ABI_VERSION, PathTable, ProfilerTable, RuntimeTable, TaskRecord};
 
 struct Program;
 
@@ -71,12 +71,18 @@ unsafe extern "C" fn hpcrun_rt_register(runtime: *const RuntimeTable) -> *const 
         worker_enter: worker,
         worker_leave: worker,
         capture_context,
-        path: Box::leak(Box::new(table::table::<Program>())),
+        path: hpcrun_critical_path(),
         task_begin,
         task_end,
         wait_begin: wait,
         wait_end: wait,
     }))
+}
+
+/// See [`hpcrun_abi::CriticalPath`].
+#[unsafe(no_mangle)]
+extern "C" fn hpcrun_critical_path() -> *const PathTable {
+    Box::leak(Box::new(table::table::<Program>()))
 }
 
 /// What it has tracked.
