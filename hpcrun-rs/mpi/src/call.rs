@@ -91,6 +91,14 @@ impl Call<'_> {
         }
     }
 
+    /// A request among them.
+    pub(crate) fn request(&self, index: usize) -> usize {
+        match self.fortran {
+            false => library().handle(self.word(index)),
+            true => self.request_at(index, 0),
+        }
+    }
+
     fn handle_at(&self, index: usize, at: usize) -> usize {
         // SAFETY: an array of handles that has it (the invariant).
         unsafe { library().handle_at(self.word(index), at) }

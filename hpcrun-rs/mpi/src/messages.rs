@@ -244,7 +244,7 @@ pub(crate) fn prepare_partitioned(call: &Call<'_>, sends: bool) -> c_int {
 /// (…, request): so many partitions are ready to be sent. The strand goes with the last ones.
 pub(crate) fn partitions(call: &Call<'_>, count: impl FnOnce(&Call<'_>) -> c_int) -> c_int {
     call.observe(true, |observed, job| {
-        let (handle, count) = (call.request_at(call.last(), 0), count(call));
+        let (handle, count) = (call.request(call.last()), count(call));
         let mut state = job.state();
         let request = state.world.requests.get_mut(&handle);
         let Some(Request::PartitionedSend { to, left, .. }) = request else { return call.run() };
