@@ -82,8 +82,8 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> Result<ExitC
         let (least, most) =
             [-1.0, 1.0].map(|sign| (first.start_up_ns + sign * first.deviation_ns) / 1e3).into();
         message!(
-            "hpcrun-rs: warning: {} ({}, {} workers, {}) and {} others are not steady: {least:.1} to {most:.1} \
-             microseconds; calibrate again without other load",
+            "hpcrun-rs: warning: {} ({}, {} workers, {}) and {} others are not steady: {least:.1} to \
+             {most:.1} microseconds; calibrate again without other load",
             first.construct.name(),
             first.place.name(),
             first.workers,

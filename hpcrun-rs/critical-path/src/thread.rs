@@ -578,8 +578,9 @@ impl<'t, C: Clock> Thread<'t, C> {
     }
 
     /// Counts the activity up to when the thread's CPU clock, by the system, shows `cpu` nanoseconds. If it
-    /// `ends` there, the strand does so as far as a report now is concerned; else nobody waits for it, and the
-    /// path ends elsewhere. For another thread: the one that the strand belongs to must not use this any more.
+    /// `ends` there, the strand does so as far as a report now is concerned; else nobody waits for it, and
+    /// the path ends elsewhere. For another thread: the one that the strand belongs to must not use this
+    /// any more.
     pub fn tell_from_outside(&mut self, cpu: u64, ends: bool) {
         let now = self.clock.at(cpu).max(self.last);
         self.advance(now);

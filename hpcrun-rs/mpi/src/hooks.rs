@@ -38,7 +38,9 @@ macro_rules! functions {
         arguments!($count hook $waits $form false $act, "MPI_" $name "", "PMPI_" $name "", ());
         arguments!($count hook $waits $form false $act, "mpi_" $fortran "_", "pmpi_" $fortran "_", (e));
         // By the module of Fortran 2008, whose functions of MPICH call C's where there is a buffer.
-        arguments!($count hook $waits $form false $act, "mpi_" $fortran "_f08_", "mpi_" $fortran "_f08_", (e));
+        arguments!(
+            $count hook $waits $form false $act, "mpi_" $fortran "_f08_", "mpi_" $fortran "_f08_", (e)
+        );
         $(arguments!($count hook $waits $form $large $act, "MPI_" $name "_c", "PMPI_" $name "_c", ());)?
     };
 }

@@ -51,8 +51,8 @@ pub(crate) struct Library {
     pub(crate) in_place: usize,
     /// Kinds of topologies: grids, graphs.
     pub(crate) topologies: [c_int; 2],
-    /// Stands for a status, or an array of them, that the caller does not want: in C; in Fortran, for one, for
-    /// many, and by the module of Fortran 2008.
+    /// Stands for a status, or an array of them, that the caller does not want: in C; in Fortran, for one,
+    /// for many, and by the module of Fortran 2008.
     ignore: [usize; 5],
     /// Of a status in integers: its size, and where the source is; the tag follows.
     status: usize,

@@ -189,8 +189,8 @@ fn receive_later(rank: usize, call: &Call<'_>, job: &Job) -> c_int {
     result
 }
 
-/// (source, tag, communicator, flag of the nonblocking form, …, status): a message is there. It stays, or is
-/// taken and will be received.
+/// (source, tag, communicator, flag of the nonblocking form, …, status): a message is there. It stays, or
+/// is taken and will be received.
 pub(crate) fn probe(call: &Call<'_>, takes: bool) -> c_int {
     call.observe(false, |observed, job| {
         let from = End::of(call, 0, 2);

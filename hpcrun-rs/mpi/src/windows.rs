@@ -74,7 +74,8 @@ pub(crate) fn post(call: &Call<'_>) -> c_int {
     })
 }
 
-/// (group, assertion, window): begins accesses to the group's processes. Those wait at their end at the latest.
+/// (group, assertion, window): begins accesses to the group's processes. Those wait at their end at the
+/// latest.
 pub(crate) fn start(call: &Call<'_>) -> c_int {
     call.observe(false, |_, job| {
         let group = job.state().world.group_of(call.group(0));

@@ -20,8 +20,8 @@ use passes::Passes;
 use std::time::{Duration, Instant};
 
 /// Measures constructs on up to `cores` workers, once and then again what is not steady, as long as a further
-/// pass is over before the `limit`. Returns what is not steady, too. `progress` is told what is measured next,
-/// and what cannot be.
+/// pass is over before the `limit`. Returns what is not steady, too. `progress` is told what is measured
+/// next, and what cannot be.
 pub fn calibrate(
     cores: u32,
     constructs: &[Construct],

@@ -1,8 +1,8 @@
 //! Measuring again until it is steady.
 //!
-//! One duty: of some passes over the same measurements, tell which are steady, and their values. Other load, a
-//! thread on a slow core or a late wake-up makes start-ups longer, hardly ever shorter: so a start-up is steady
-//! once the two least of its passes agree.
+//! One duty: of some passes over the same measurements, tell which are steady, and their values. Other
+//! load, a thread on a slow core or a late wake-up makes start-ups longer, hardly ever shorter: so a
+//! start-up is steady once the two least of its passes agree.
 
 use crate::calibration::{Construct, Place, Row, State};
 

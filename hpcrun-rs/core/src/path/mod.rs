@@ -353,8 +353,8 @@ impl ThreadPath {
         self.is_shared.store(true, Ordering::Relaxed);
     }
 
-    /// The calling thread's strand counts as ended now. Returns whether there is one. Called by the thread that
-    /// ends the process, after [`finish`], when it is outside.
+    /// The calling thread's strand counts as ended now. Returns whether there is one. Called by the thread
+    /// that ends the process, after [`finish`], when it is outside.
     pub fn publish(&self) -> bool {
         self.after_finish(|tracked| tracked.thread.publish(Site(0)))
     }
