@@ -37,6 +37,8 @@ numbered! {
         Iterators = 18, "iterators";
         NoReturn = 19, "no-return";
         NoThrow = 20, "no-throw";
+        RustNoReturn = 21, "rust-no-return";
+        RustNoThrow = 22, "rust-no-throw";
     }
 }
 

@@ -21,7 +21,10 @@ pub(crate) fn known_to_return(name: &[u8]) -> bool {
 pub(crate) fn never_returns(name: &[u8]) -> bool {
     let name = std::str::from_utf8(name).unwrap_or("");
     let name = name.split('@').next().unwrap_or(name);
-    known::is(Kind::NoReturn, name) || is_mangled(name) && panicking(name)
+    match is_mangled(name) {
+        true => panicking(name) || known::is(Kind::RustNoReturn, name),
+        false => known::is(Kind::NoReturn, name),
+    }
 }
 
 /// Whether a name is mangled as Rust's are, or C++'s of nested procedures.
@@ -52,10 +55,12 @@ fn panicking(name: &str) -> bool {
 /// the parts that most names lack are searched first.
 pub(crate) fn never_throws(name: &[u8]) -> bool {
     let name = std::str::from_utf8(name).unwrap_or("");
-    let name = name.split('@').next().unwrap_or(name);
     let has = |part| name.contains(part);
-    let may = !is_mangled(name) || has("panic_") || has("__rust_") || has("process5abort");
-    may && known::is(Kind::NoThrow, name)
+    if is_mangled(name) {
+        return (has("panic_") || has("__rust_") || has("process5abort"))
+            && known::is(Kind::RustNoThrow, name);
+    }
+    known::is(Kind::NoThrow, name.split('@').next().unwrap_or(name))
 }
 
 #[derive(Debug, Default)]
