@@ -14,8 +14,9 @@ mod metric;
 
 pub use metric::{
     Aggregation, EFFORT_SQUARES, IDLENESS, IDLENESS_SQUARES, LOCK_WAIT, MAX_METRICS,
-    METRIC_NAME_SIZE, METRIC_SIZE, MPI_WAIT, Metric, Representation, SAMPLES, Unit,
-    VALUES_PER_RECORD, WORK, WORK_SQUARES, default_metrics, square_metrics, wait_metric,
+    METRIC_NAME_SIZE, METRIC_SIZE, MPI_WAIT, Metric, OVERSUBSCRIPTION, Representation, SAMPLES,
+    STANDSTILL, Unit, VALUES_PER_RECORD, WORK, WORK_SQUARES, default_metrics, square_metrics,
+    wait_metric,
 };
 
 use crate::address::CodeAddress;
@@ -26,7 +27,7 @@ use std::fmt;
 /// First bytes of every profile.
 pub const MAGIC: [u8; 8] = *b"HPCRSPRF";
 /// Readers refuse another major version.
-pub const VERSION_MAJOR: u16 = 4;
+pub const VERSION_MAJOR: u16 = 5;
 /// Readers accept any minor version.
 pub const VERSION_MINOR: u16 = 0;
 /// Bytes before the first record.
@@ -113,7 +114,8 @@ pub enum RecordKind {
     /// Child of the root: paths that continue a context in another tree
     /// (`ip` = thread ordinal, `lip` = record index there): thread creation or a kept spawn.
     Anchor = 3,
-    /// Child of the root: paths whose outer part is missing (`ip` = [`LossCause`] number).
+    /// Child of the root: paths whose outer part is missing (`ip` = [`LossCause`] number). Child of another
+    /// root: time of a thread without a place.
     Partial = 4,
     /// A note pair (the paper's X-structure).
     Note = 5,
@@ -136,7 +138,12 @@ pub enum Record {
         node: u32,
     },
     /// See [`RecordKind::Partial`].
-    Partial(LossCause),
+    Partial {
+        /// Index of the parent record.
+        parent: u32,
+        /// Why the place is not known.
+        cause: LossCause,
+    },
     /// See [`RecordKind::Note`].
     Note {
         /// Index of the parent record.
@@ -375,7 +382,7 @@ impl<'a> Profile<'a> {
             }),
             k if k == RecordKind::Partial as u32 => {
                 let cause = LossCause::from_number(u8::try_from(ip).ok()?)?;
-                child_of_root.then_some(Record::Partial(cause))
+                ((parent as usize) < index).then_some(Record::Partial { parent, cause })
             }
             k if k == RecordKind::Note as u32 => ((parent as usize) < index && parent != 0)
                 .then_some(Record::Note {

@@ -33,8 +33,8 @@ use hpc_formats::address::CodeAddress;
 use hpc_formats::message;
 use hpc_formats::process::{self, DirectiveKind};
 use hpc_formats::profile::{
-    Aggregation, EFFORT_SQUARES, IDLENESS, IDLENESS_SQUARES, LOCK_WAIT, MPI_WAIT, SAMPLES, Unit,
-    WORK, WORK_SQUARES,
+    Aggregation, EFFORT_SQUARES, IDLENESS, IDLENESS_SQUARES, LOCK_WAIT, MPI_WAIT, OVERSUBSCRIPTION,
+    SAMPLES, STANDSTILL, Unit, WORK, WORK_SQUARES,
 };
 use hpcstruct_rs::{Progress, parallel};
 use std::collections::{BTreeMap, BTreeSet};
@@ -232,6 +232,10 @@ fn other_metrics(measurements: &Measurements, warnings: &mut Warnings) -> Vec<Me
             let description = match metric.name.as_str() {
                 LOCK_WAIT => "time that others waited for a lock that the context held".to_owned(),
                 MPI_WAIT => "time that the rank waited in calls of MPI".to_owned(),
+                OVERSUBSCRIPTION => {
+                    "time that threads were ready to run and had no core".to_owned()
+                }
+                STANDSTILL => "time that threads waited while nobody worked".to_owned(),
                 name => format!("{name} at samples of threads that work"),
             };
             Metric::sum(metric.name.clone(), metric.unit, None, description)

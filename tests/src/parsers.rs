@@ -27,7 +27,7 @@ pub fn profile(data: &[u8]) {
                 let mut amounts = metrics.iter().zip(values).map(|(m, word)| m.amount(word));
                 assert!(amounts.all(|amount| amount >= 0.0));
             }
-            Some(Record::Entry | Record::Anchor { .. } | Record::Partial(_)) => {
+            Some(Record::Entry | Record::Anchor { .. } | Record::Partial { .. }) => {
                 assert!(index > 0);
             }
             None => {}

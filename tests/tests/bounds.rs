@@ -26,6 +26,29 @@ fn time_that_was_held_back_goes_to_a_context_that_says_so() {
     }
 }
 
+/// That of a thread is below what created it.
+#[test]
+fn time_that_was_held_back_is_its_threads() {
+    let _cores = exclusive_cores();
+    let view = run("thread", 200).database().top_down();
+    let held = view.inclusive_under(&["in_thread", "partial:held-back"], "work");
+    assert_close("held back", held, 0.5, 0.03);
+    assert_close("all of it", view.inclusive("partial:held-back", "work"), held, 0.0);
+}
+
+/// A wait has that part of its time in which nobody worked.
+#[test]
+fn waits_while_nobody_works_are_known_by_their_places() {
+    let _cores = exclusive_cores();
+    let database = run("still", 200).database();
+    let view = database.view("top-down", &["--metric", "standstill"]);
+    let waited = |name| view.inclusive(name, "standstill");
+    assert_close("sleeps", waited("sleeps"), 0.3, 0.05);
+    assert_close("while a thread works", waited("in_thread"), 0.0, 0.03);
+    let screen = String::from_utf8_lossy(&database.output.stdout).into_owned();
+    assert!(screen.contains("mostly in sleeps"), "{screen}");
+}
+
 /// There are no samples either, but the place is known.
 #[test]
 fn a_long_system_call_has_its_time() {

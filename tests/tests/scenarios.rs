@@ -228,6 +228,10 @@ fn more_threads_than_cores_are_oversubscription() {
         screen.split_once("they waited ").unwrap_or_else(|| panic!("not told:\n{screen}"));
     let told: f64 = rest.split(' ').next().and_then(|n| n.parse().ok()).expect("seconds");
     assert!((told - truth).abs() < 0.1 * truth, "{told} s on the first screen, truth {truth} s");
+    // And so have the contexts, all together: other programs take no cores here.
+    let view = scenario.database.view("top-down", &["--metric", "oversubscription"]);
+    let charged = view.exclusive_sum("oversubscription");
+    assert!((charged - truth).abs() < 0.1 * truth, "{charged} s in contexts, truth {truth} s");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use super::{ProfileError, header, u32_at, u64_at};
 use crate::numbered;
 
 /// Most metrics of a profile.
-pub const MAX_METRICS: usize = 8;
+pub const MAX_METRICS: usize = 10;
 /// Values in one metric record.
 pub const VALUES_PER_RECORD: usize = 3;
 /// Bytes of a metric in the header.
@@ -37,6 +37,11 @@ pub const EFFORT_SQUARES: &str = "squares:effort";
 pub const LOCK_WAIT: &str = "lock-wait";
 /// Name of the time that the thread waited in calls of a message-passing library.
 pub const MPI_WAIT: &str = "mpi-wait";
+
+/// Name of the time that the thread was ready to run and had no core.
+pub const OVERSUBSCRIPTION: &str = "oversubscription";
+/// Name of the time that the thread waited while nobody worked.
+pub const STANDSTILL: &str = "standstill";
 
 numbered! {
     /// What an amount is measured in.
@@ -317,7 +322,7 @@ mod tests {
         let second = header::METRICS + METRIC_SIZE;
         let scale = |value: f64| value.to_le_bytes();
         let cases: [(usize, &[u8], &str); 12] = [
-            (header::METRIC_COUNT, &[9], "too many metrics"),
+            (header::METRIC_COUNT, &[11], "too many metrics"),
             (header::METRIC_COUNT, &[4, 0, 1], "too many metrics"),
             (second, b"a", "two metrics have one name"),
             (second, &[0], "a metric has no name"),

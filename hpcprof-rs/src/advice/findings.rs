@@ -9,17 +9,21 @@ use crate::advice::efficiency::{Thresholds, Verdict};
 use crate::advice::quality;
 use crate::advice::rows::{Row, rows};
 use crate::catalogue::Catalogue;
-use crate::catalogue::metrics::{IDLENESS, OVERHEAD, WORK, busy, effort};
+use crate::catalogue::metrics::{IDLENESS, MetricSelector, OVERHEAD, WORK, busy, effort};
 use crate::error::{Result, one_line};
 use crate::model::code::{Code, ParallelLoop};
 use crate::model::metrics::CATEGORY_PREFIX;
 use crate::model::tree::Label;
 use crate::render::numbers::{duration, grouped, percent, seconds};
+use crate::views::prune::Limits;
+use crate::views::top_down;
 use crate::views::view::View;
-use hpc_formats::profile::LOCK_WAIT;
+use hpc_formats::profile::{LOCK_WAIT, STANDSTILL};
 use hpc_formats::structure::Origin;
 use std::cmp::Reverse;
 
+/// Contexts below this share of a metric are not read, percent.
+const LEAST_PART: f64 = 5.0;
 /// With this share of the idleness that one working thread causes, a context is serial.
 const SERIAL_SHARE: f64 = 0.9;
 /// Threads whose most busy one has less than this multiple of a fair share have the same work.
@@ -123,9 +127,13 @@ pub fn findings(
     }
     let nobody = run.wait_ns.saturating_sub(run.missing_ns()).saturating_sub(run.others_ns());
     if quality::forbids_verdicts(run, 0) {
-        let text = "nobody works: all threads sleep or wait for something outside; `-e wall-time` says where";
+        let place = match mostly(finder.catalogue, STANDSTILL) {
+            Some((.., name)) => format!(", mostly in {name} (--metric {STANDSTILL})"),
+            None => "; `-e wall-time` says where".to_owned(),
+        };
+        let text = format!("nobody works: all threads sleep or wait for something outside{place}");
         let gain = Some((nobody as f64 / run.runs.max(1) as f64, 0.0));
-        all.push(finder.of_program(Cause::Waiting, text.to_owned(), gain));
+        all.push(finder.of_program(Cause::Waiting, text, gain));
     }
     let least = quality::wall_of_run(run) * LEAST_GAIN;
     all.retain(|of| of.most.is_none_or(|(most, _)| most >= least));
@@ -238,7 +246,7 @@ impl Finder<'_> {
     }
 
     fn turns(&self) -> String {
-        match lock_holder(self.view, self.catalogue) {
+        match mostly(self.catalogue, LOCK_WAIT) {
             Some((_, held, holder)) => format!(
                 "threads take turns: they waited {} s for a lock that {holder} holds: hold it for less time, \
                  or have several",
@@ -348,9 +356,12 @@ fn small_tasks(of: &ParallelLoop) -> Option<(i64, String)> {
     Some((hidden, format!("{} tasks of {}: {how}", grouped(tasks), duration(mean))))
 }
 
-/// How long threads waited for locks, for how long of that who held them, where it was measured.
-pub fn lock_holder(view: &View, catalogue: &Catalogue) -> Option<(i64, i64, String)> {
-    let metric = catalogue.metrics.iter().position(|m| m.name == LOCK_WAIT)?;
+/// The total of a metric, if it was measured, and which of the user's procedures has most of it.
+pub fn mostly(catalogue: &Catalogue, metric: &str) -> Option<(i64, i64, String)> {
+    let metric = catalogue.metrics.iter().position(|m| m.name == metric)?;
+    let total = *catalogue.totals().ok()?.get(metric).filter(|total| **total > 0)?;
+    let limits = Limits { depth: None, threshold: Some(LEAST_PART) };
+    let view = top_down::stored(catalogue, limits, MetricSelector::Metric(metric), false).ok()?;
     let code: &Code = &catalogue.code;
     let held = (0..).zip(&view.nodes).filter_map(|(id, node)| match node.label {
         Label::Procedure(p) | Label::Inlined(p) if code.procedure(p).origin == Origin::User => {
@@ -361,5 +372,5 @@ pub fn lock_holder(view: &View, catalogue: &Catalogue) -> Option<(i64, i64, Stri
     // The innermost of the user's procedures that has most.
     let (most, ..) = held.clone().max()?;
     let (held, _, holder) = held.filter(|(held, ..)| *held == most).last()?;
-    (held > 0).then(|| (view.totals[metric], held, one_line(&code.procedure(holder).name)))
+    (held > 0).then(|| (total, held, one_line(&code.procedure(holder).name)))
 }

@@ -2,7 +2,7 @@
 //! measurement is, where effort went, which contexts matter, and what to look at next.
 
 use crate::advice::efficiency::{Thresholds, Verdict};
-use crate::advice::findings::{findings, lock_holder};
+use crate::advice::findings::{findings, mostly};
 use crate::advice::quality;
 use crate::advice::rows::{Row, is_unnamed, rows};
 use crate::catalogue::Catalogue;
@@ -17,6 +17,7 @@ use crate::render::style::Style;
 use crate::views::prune::Limits;
 use crate::views::top_down;
 use crate::views::view::View;
+use hpc_formats::profile::{LOCK_WAIT, OVERSUBSCRIPTION, STANDSTILL};
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -199,17 +200,34 @@ impl Screen<'_> {
             let times = names::wrap(&times.join("; "), self.style.width);
             writeln!(out, "{}", times.join("\n"))?;
         }
-        if let Some(locks) = self.lock_wait() {
-            writeln!(out, "{}", names::middle(&locks, self.style.width))?;
+        for line in self.waits() {
+            writeln!(out, "{}", names::middle(&line, self.style.width))?;
         }
         writeln!(out)
     }
 
-    /// How long threads waited for locks, and who held them for most of that, where it was measured.
-    fn lock_wait(&self) -> Option<String> {
-        let (all, held, holder) = lock_holder(self.view, self.catalogue)?;
-        let (all, held) = (seconds(all), seconds(held));
-        Some(format!("lock-wait {all} s: {held} s while {holder} held the lock"))
+    /// What threads waited for, and where most of that was.
+    fn waits(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        if let Some((all, most, name)) = self.mostly(LOCK_WAIT) {
+            lines.push(format!("lock-wait {all} s: {most} s while {name} held the lock"));
+        }
+        let slept = self.mostly(STANDSTILL).filter(|_| quality::is_mostly_waiting(self.run));
+        if let Some((all, most, name)) = slept {
+            lines
+                .push(format!("nobody worked: threads waited {all} s, {most} s of that in {name}"));
+        }
+        let delayed = self.mostly(OVERSUBSCRIPTION).filter(|_| quality::competes(self.run));
+        if let Some((all, most, name)) = delayed {
+            lines.push(format!("threads had no core for {all} s, {most} s of that in {name}"));
+        }
+        lines
+    }
+
+    /// As [`mostly`], in seconds.
+    fn mostly(&self, metric: &str) -> Option<(String, String, String)> {
+        let (all, most, name) = mostly(self.catalogue, metric)?;
+        Some((seconds(all), seconds(most), name))
     }
 
     fn contexts(&self, out: &mut impl Write) -> io::Result<()> {
@@ -387,7 +405,7 @@ impl Screen<'_> {
         };
         let metric = match () {
             () if is_tracked => "",
-            () if self.lock_wait().is_some() => " --metric lock-wait",
+            () if self.mostly(LOCK_WAIT).is_some() => " --metric lock-wait",
             () if is_loss(IDLENESS) => " --metric idleness",
             () if is_loss(OVERHEAD) => " --metric overhead",
             () => "",

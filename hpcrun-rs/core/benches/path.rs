@@ -18,7 +18,7 @@ use hpcrun_core::unwind::{Cursor, Registers, StackBounds, Unwind, loadmap};
 use std::hint::black_box;
 use std::time::Instant;
 
-const ONE_SAMPLE: Words = [[1, 1, 0.5_f64.to_bits()], [0; 3], [0; 3]];
+const ONE_SAMPLE: Words = [[1, 1, 0.5_f64.to_bits()], [0; 3], [0; 3], [0; 3]];
 const ROUNDS: usize = 41;
 const PER_ROUND: u32 = 2000;
 

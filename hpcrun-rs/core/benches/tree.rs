@@ -15,7 +15,7 @@ use std::time::Instant;
 const PATHS: usize = 1500;
 const NOTES: u64 = 27;
 
-const ONE_SAMPLE: Words = [[1, 1, 0.5_f64.to_bits()], [0; 3], [0; 3]];
+const ONE_SAMPLE: Words = [[1, 1, 0.5_f64.to_bits()], [0; 3], [0; 3], [0; 3]];
 
 const IDENTITY: Identity = Identity {
     pid: 1,

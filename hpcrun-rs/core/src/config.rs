@@ -8,22 +8,13 @@ use hpc_formats::numbered;
 use std::ffi::{CStr, OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
-/// The sampled event.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Event {
-    /// CPU time of each thread.
-    CpuTime,
-    /// Wall-clock time of each thread.
-    WallTime,
-}
-
-impl Event {
-    /// The user's name of the event.
-    pub fn name(self) -> &'static str {
-        match self {
-            Event::CpuTime => "cpu-time",
-            Event::WallTime => "wall-time",
-        }
+numbered! {
+    /// The sampled event.
+    Event {
+        /// CPU time of each thread.
+        CpuTime = 1, "cpu-time";
+        /// Wall-clock time of each thread.
+        WallTime = 2, "wall-time";
     }
 }
 
@@ -91,11 +82,9 @@ impl Config {
 
     fn parse(output: OsString) -> Result<Config, String> {
         let text = |name| variable(name).map(|v| v.to_string_lossy().into_owned());
-        let event = match text(ENV_EVENT).as_deref() {
-            None | Some("cpu-time") => Event::CpuTime,
-            Some("wall-time") => Event::WallTime,
-            Some(other) => return Err(format!("{ENV_EVENT}={other} is not an event")),
-        };
+        let event = text(ENV_EVENT).unwrap_or_else(|| Event::CpuTime.name().to_owned());
+        let event = Event::from_name(&event)
+            .ok_or_else(|| format!("{ENV_EVENT}={event} is not an event"))?;
         let number = |name, default| match text(name) {
             None => Ok(default),
             Some(v) => v.parse::<u32>().map_err(|_| format!("{name}={v} is not a number")),

@@ -11,7 +11,9 @@ use crate::lcct::{Identity, MetricSet, Tree, spare};
 use crate::system::{self, Text};
 use hpc_formats::loss::{LOSS_SLOTS, LossCause};
 use hpc_formats::process::SHORT_EXTENSION;
-use hpc_formats::profile::{LOCK_WAIT, MPI_WAIT, Metric, wait_metric};
+use hpc_formats::profile::{
+    LOCK_WAIT, MPI_WAIT, Metric, OVERSUBSCRIPTION, STANDSTILL, wait_metric,
+};
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
 use std::ptr;
@@ -35,6 +37,10 @@ pub struct Image {
     pub lock_wait: Option<usize>,
     /// The same of the waiting in calls of a message-passing library.
     pub mpi_wait: Option<usize>,
+    /// The same of time without a core, if samples tell of CPU time.
+    pub oversubscription: Option<usize>,
+    /// The same of waits while nobody works.
+    pub standstill: Option<usize>,
     /// Argument vector.
     pub arguments: Vec<String>,
     /// [`cpu_used`] at its start: an exec does not reset CPU time.
@@ -82,6 +88,9 @@ pub fn open(
     };
     let lock_wait = add(config.lock_wait, &wait_metric(LOCK_WAIT));
     let mpi_wait = add(config.in_job, &wait_metric(MPI_WAIT));
+    let of_cpu = config.event == Event::CpuTime;
+    let oversubscription = add(of_cpu, &wait_metric(OVERSUBSCRIPTION));
+    let standstill = add(true, &wait_metric(STANDSTILL));
     // SAFETY: getpid has no preconditions.
     let pid = unsafe { libc::getpid() } as u32;
     let id = system::clock(libc::CLOCK_MONOTONIC);
@@ -100,6 +109,8 @@ pub fn open(
         metrics,
         lock_wait,
         mpi_wait,
+        oversubscription,
+        standstill,
         arguments,
         cpu_at_start: cpu_used(),
         entries: Entries::new(own, shared),

@@ -8,7 +8,8 @@ use crate::lcct::spare;
 use crate::logical::{self, agents};
 use crate::maps;
 use crate::memory::PAGE;
-use crate::sample::{latency, signal, stand_in};
+use crate::sample::signal::{self, Sigaction};
+use crate::sample::{latency, stand_in};
 use crate::sandbox::refuses;
 use crate::source::{self, Order};
 use crate::system;
@@ -26,20 +27,13 @@ use std::path::Path;
 use std::ptr;
 use std::sync::atomic::{Ordering, fence};
 
-/// libc's own functions, passed by a library that interposes them.
-#[derive(Clone, Copy, Debug)]
-pub struct Libc {
-    /// `sigaction`.
-    pub sigaction: unsafe extern "C" fn(i32, *const libc::sigaction, *mut libc::sigaction) -> i32,
-}
-
 /// Starts to measure the process. The calling thread becomes thread 1, on the main stack. It is not sampled
-/// before [`arm`]. Errors are messages for the user.
-pub fn start(config: Config, arguments: Vec<String>, libc: Libc) -> Result<(), String> {
+/// before [`arm`]. `sigaction` is libc's own. Errors are messages for the user.
+pub fn start(config: Config, arguments: Vec<String>, sigaction: Sigaction) -> Result<(), String> {
     loadmap::find_lock();
     let kind = source::choose(&config)?;
-    // SAFETY: `libc.sigaction` is libc's own function (`Libc`'s contract).
-    unsafe { signal::install(kind, libc.sigaction) }
+    // SAFETY: it is libc's own function (this function's contract).
+    unsafe { signal::install(kind, sigaction) }
         .map_err(|e| format!("cannot install the signal handler: error {e}"))?;
     if config.latency {
         latency::enable();

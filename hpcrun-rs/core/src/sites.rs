@@ -9,44 +9,28 @@ use hpc_formats::address::CodeAddress;
 use hpc_formats::process::SiteCounts;
 use hpcrun_abi::{CountedSite, RuntimeTable};
 use std::mem::{offset_of, size_of};
-use std::sync::Mutex;
 use std::sync::atomic::Ordering;
-
-/// The parent's counts at the fork, in a forked child.
-static BEFORE: Mutex<Vec<SiteCounts>> = Mutex::new(Vec::new());
 
 /// The counts of all sites where anything was counted since the process image began.
 pub fn counts() -> Vec<SiteCounts> {
-    let mut all = read();
-    if let Ok(before) = BEFORE.try_lock() {
-        for site in &mut all {
-            if let Some(old) = before.iter().find(|b| b.place == site.place) {
-                site.splits = site.splits.saturating_sub(old.splits);
-                site.steals = site.steals.saturating_sub(old.steals);
-                site.stolen_ns = site.stolen_ns.saturating_sub(old.stolen_ns);
-                site.executions = site.executions.saturating_sub(old.executions);
-            }
-        }
-    }
-    all.retain(is_counted);
-    all
+    loadmap::with_current(counts_in).unwrap_or_default()
 }
 
 /// Restarts the counts in a forked child: the counts so far belong to the parent.
 pub fn start_anew() {
-    let now = read();
-    if let Ok(mut before) = BEFORE.try_lock() {
-        *before = now;
+    for site in all() {
+        for count in [&site.forks, &site.steals, &site.stolen_ns, &site.executions] {
+            count.store(0, Ordering::Relaxed);
+        }
     }
 }
 
-fn read() -> Vec<SiteCounts> {
-    loadmap::with_current(read_in).unwrap_or_default()
+fn all() -> impl Iterator<Item = &'static CountedSite> {
+    activity::runtimes().flat_map(|(_, table)| sites_of(table))
 }
 
-fn read_in(snapshot: &Snapshot) -> Vec<SiteCounts> {
-    let sites = activity::runtimes().flat_map(|(_, table)| sites_of(table));
-    let counted = sites.filter_map(|site| {
+fn counts_in(snapshot: &Snapshot) -> Vec<SiteCounts> {
+    let counted = all().filter_map(|site| {
         let located = loadmap::locate(snapshot, site.ip as u64).filter(|_| site.ip != 0)?;
         let address = (site.ip as u64).wrapping_sub(located.bias);
         Some(SiteCounts {

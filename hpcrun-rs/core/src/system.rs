@@ -174,6 +174,25 @@ pub fn clock(id: libc::clockid_t) -> u64 {
     (t.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(t.tv_nsec as u64)
 }
 
+/// Reads a file that the kernel makes, from its start, and returns how many bytes there were. Errors are
+/// those of the operating system. Not by `read`, which is interposed.
+pub fn read_start(path: &CStr, to: &mut [u8]) -> Result<usize, i32> {
+    if [libc::SYS_openat, libc::SYS_pread64, libc::SYS_close].into_iter().any(refuses) {
+        return Err(libc::EPERM);
+    }
+    // SAFETY: the path is terminated, and the kernel writes at most the length of `to`. Neither call blocks.
+    unsafe {
+        let file = libc::open(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
+        if file < 0 {
+            return Err(last_error());
+        }
+        let count = libc::pread(file, to.as_mut_ptr().cast(), to.len(), 0);
+        let error = last_error();
+        close(file);
+        usize::try_from(count).map_err(|_| error)
+    }
+}
+
 /// Copies memory of the process from an address on, and returns how many bytes could be read.
 pub fn copy(address: u64, to: &mut [u8]) -> usize {
     if refuses(libc::SYS_process_vm_readv) || refuses(libc::SYS_getpid) {

@@ -25,7 +25,7 @@ const IDENTITY: Identity = Identity {
 };
 
 /// One sample that stands for two periods.
-const SAMPLE: Words = [[1, 2, 0.5_f64.to_bits()], [0; 3], [0; 3]];
+const SAMPLE: Words = [[1, 2, 0.5_f64.to_bits()], [0; 3], [0; 3], [0; 3]];
 
 fn metrics() -> MetricSet {
     MetricSet::new(IDENTITY.period_ns)
@@ -381,7 +381,7 @@ fn further_metrics_are_further_groups() {
     let mut tree = Tree::create(&name, &IDENTITY, &set).unwrap();
     let words = |n: u64| {
         let float = |value: f64| value.to_bits();
-        [[1, 2, float(0.5)], [4, float(0.25), float(6.25)], [n, float(n as f64 * 0.25), 0]]
+        [[1, 2, float(0.5)], [4, float(0.25), float(6.25)], [n, float(n as f64 * 0.25), 0], [0; 3]]
     };
     for thread in [3, 4] {
         if thread > 3 {
@@ -443,10 +443,10 @@ fn further_metrics_are_further_groups() {
 }
 
 #[test]
-fn a_set_has_room_for_eight_sums() {
+fn a_set_has_room_for_ten_sums() {
     let mut metric = default_metrics(1)[0].clone();
     let mut set = metrics();
-    for n in 6..8 {
+    for n in 6..10 {
         assert_eq!(set.groups(), u32::div_ceil(n, 3));
         metric.aggregation = Aggregation::Max;
         assert!(!set.push(&metric), "no sum");
@@ -459,7 +459,7 @@ fn a_set_has_room_for_eight_sums() {
         metric.name = format!("{n}{}", "n".repeat(47));
         assert!(set.push(&metric));
     }
-    metric.name = "8".to_owned();
+    metric.name = "10".to_owned();
     assert!(!set.push(&metric), "no room");
-    assert_eq!((set.count(), set.groups()), (8, 3));
+    assert_eq!((set.count(), set.groups()), (10, 4));
 }

@@ -8,7 +8,7 @@ use hpcrun_core::config::Config;
 use hpcrun_core::logical::agents;
 use hpcrun_core::path;
 use hpcrun_core::sandbox;
-use hpcrun_core::session::{self, Libc};
+use hpcrun_core::session;
 use hpcrun_core::threads::{self, with_room};
 use std::ffi::{CStr, c_int, c_void};
 use std::fs;
@@ -64,7 +64,7 @@ fn begin(config: Config, arguments: Vec<String>) -> Result<(), String> {
         real!(c"sigaction": fn(i32, *const libc::sigaction, *mut libc::sigaction) -> i32)
     };
     thread_life::prepare();
-    session::start(config, arguments, Libc { sigaction })?;
+    session::start(config, arguments, sigaction)?;
     // SAFETY: the environment is the kernel's, before the code of the program and its libraries.
     unsafe { children::take_out() };
     if let Some(module) = session::module_of(begin as *const () as u64) {

@@ -259,6 +259,12 @@ impl<'a> PathResolver<'a> {
                 Some(None) => self.chain.push(record),
             }
             // A parent has a smaller index, so this ends.
+            // Time without a place hangs on its thread's root.
+            if let Some(Record::Partial { parent: parent @ 1.., .. }) = self.profile.record(record)
+            {
+                record = parent as usize;
+                continue;
+            }
             match around(self.profile, record) {
                 Ok((_, parent)) => record = parent,
                 Err(Outer::Anchor(thread, node)) => break self.follow((thread, node), out),
@@ -266,8 +272,15 @@ impl<'a> PathResolver<'a> {
             }
         };
         while let Some(record) = self.chain.pop() {
-            if let Ok((note, _)) = around(self.profile, record) {
-                state = self.enter(state, note, out);
+            match self.profile.record(record) {
+                Some(Record::Note { association, ip, lip, .. }) => {
+                    state = self.enter(state, (association, ip, lip), out);
+                }
+                Some(Record::Partial { parent: 1.., cause }) => {
+                    let cause = PartialCause::Recorded(cause);
+                    state = self.take(Step::Placeless { outer: state, cause }, out);
+                }
+                _ => {}
             }
             self.states[record] = Some(state);
         }
@@ -309,7 +322,10 @@ impl<'a> PathResolver<'a> {
         }
         let state = match step {
             Step::Entry => PathState::default(),
-            Step::Partial(cause) => partial(cause, out),
+            Step::Partial(cause) => partial(None, cause, out),
+            Step::Placeless { outer, cause } => {
+                partial(self.steps.state(outer).logical.context, cause, out)
+            }
             Step::Anchor(outer) => below_anchor(self.steps.state(outer)),
             Step::Note { outer, ip, lip, kind } => {
                 extend(self.steps.state(outer), (ip, lip), kind, out)
@@ -406,7 +422,7 @@ fn around(profile: &Profile<'_>, record: usize) -> Result<(Note, usize), Outer> 
         }
         Some(Record::Anchor { thread, node }) => return Err(Outer::Anchor(thread, node)),
         Some(Record::Entry) => Step::Entry,
-        Some(Record::Partial(cause)) => Step::Partial(PartialCause::Recorded(cause)),
+        Some(Record::Partial { cause, .. }) => Step::Partial(PartialCause::Recorded(cause)),
         Some(Record::Root | Record::Metric { .. }) | None => {
             Step::Partial(PartialCause::DamagedRecord)
         }
@@ -515,8 +531,12 @@ fn partial_root(name: Text) -> Procedure {
     Procedure { name, module: None, declared: None, origin: Origin::User, position: 0 }
 }
 
-/// The state right under the partial root of a cause.
-pub fn partial(cause: PartialCause, out: &mut Projections<'_>) -> PathState {
+/// The state right under the partial root of a cause, or under that of time without a place.
+pub fn partial(
+    above: Option<ContextIndex>,
+    cause: PartialCause,
+    out: &mut Projections<'_>,
+) -> PathState {
     let name = out.symbols.find_text(cause.name()).map(partial_root);
     let Some(procedure) = name.and_then(|root| out.symbols.find_procedure(&root)) else {
         return PathState::default();
@@ -529,6 +549,7 @@ pub fn partial(cause: PartialCause, out: &mut Projections<'_>) -> PathState {
         column: 0,
         is_runtime: false,
     };
-    let root = Innermost { context: Some(out.contexts.child(None, scope)), ..Innermost::default() };
+    let root =
+        Innermost { context: Some(out.contexts.child(above, scope)), ..Innermost::default() };
     PathState { logical: root, physical: root, partial: Some(cause), ..PathState::default() }
 }

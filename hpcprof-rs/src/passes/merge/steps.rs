@@ -21,6 +21,13 @@ pub enum Step {
     Entry,
     /// A partial root.
     Partial(PartialCause),
+    /// To the time of a thread without a place.
+    Placeless {
+        /// The thread's root.
+        outer: StateId,
+        /// Why it has none.
+        cause: PartialCause,
+    },
     /// Over an anchor, from the state of what it leads to.
     Anchor(StateId),
     /// Into a frame.
@@ -63,6 +70,7 @@ type Key = [u32; 3];
 const NONE: u32 = u32::MAX;
 const ROOT: u32 = u32::MAX;
 const ANCHOR: u32 = u32::MAX - 1;
+const PLACELESS: u32 = u32::MAX - 2;
 const FLAG: u32 = 1 << 31;
 
 impl Step {
@@ -71,6 +79,7 @@ impl Step {
         match self {
             Step::Entry => [ROOT, 0, 0],
             Step::Partial(cause) => [ROOT, 1, cause.number()],
+            Step::Placeless { outer, cause } => [outer.0, PLACELESS, cause.number()],
             Step::Anchor(outer) => [outer.0, ANCHOR, 0],
             Step::Note { outer, ip, lip, kind } => {
                 let flag = |is: NoteKind| if kind == is { FLAG } else { 0 };

@@ -22,7 +22,7 @@ pub use silence::{estimated_ns, set_distance};
 use crate::arch;
 use crate::system;
 use hpc_formats::environment::ALL_CORES;
-use node::HOT;
+use node::{HOT, Header};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Of this process's samples: the time in which someone worked that they account for, and that time of all
@@ -104,6 +104,30 @@ pub fn spin(slot: &Slot, now: u64) {
         state @ (State::Working | State::Silent) => slot.move_from(state, State::Spinning),
         _ => {}
     }
+}
+
+/// A thread has begun to wait. Returns for how long nobody has worked so far, in nanoseconds.
+#[inline]
+pub fn begin_wait() -> u64 {
+    let Header { still_since, still_ns, .. } = node::header();
+    if still_since.load(Ordering::Relaxed) == 0 && working() <= 0 {
+        still_since.store(system::clock(libc::CLOCK_MONOTONIC), Ordering::Relaxed);
+    }
+    still_ns.load(Ordering::Relaxed)
+}
+
+/// A thread works. Returns the same.
+#[inline]
+pub fn begin_work() -> u64 {
+    let Header { still_since, still_ns, .. } = node::header();
+    if still_since.load(Ordering::Relaxed) != 0 {
+        // Of several threads, the first counts.
+        let since = still_since.swap(0, Ordering::Relaxed);
+        let now = system::clock(libc::CLOCK_MONOTONIC);
+        still_ns
+            .fetch_add(now.saturating_sub(if since == 0 { now } else { since }), Ordering::Relaxed);
+    }
+    still_ns.load(Ordering::Relaxed)
 }
 
 /// Removes a thread from the counts; it ends at `now`.

@@ -218,6 +218,10 @@ pub(super) struct Header {
     pub(super) changes: AtomicU32,
     /// Number of processes that ever shared the table.
     processes: AtomicU32,
+    /// Since when nobody works, by the monotonic clock; 0: somebody does, as far as is known.
+    pub(super) still_since: AtomicU64,
+    /// For how long nobody has worked before, nanoseconds.
+    pub(super) still_ns: AtomicU64,
     /// Correction of the idleness of past samples, in nanoseconds: positive if they were charged too little.
     correction: AtomicI64,
 }

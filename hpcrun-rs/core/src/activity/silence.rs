@@ -15,7 +15,6 @@
 use super::members;
 use super::node::{self, HOT, Slot, State};
 use super::{cores, idle_cores, working};
-use crate::sandbox::refuses;
 use crate::system::{self, Text};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -158,6 +157,7 @@ pub(super) fn found_running(slot: &Slot, now: u64, stands_for: u64) {
         node::correct(-(too_much as i64));
     }
     slot.move_from(state, is);
+    super::begin_work();
 }
 
 /// Adds the last silent wait of a thread that ends.
@@ -190,34 +190,18 @@ enum Kernel {
 }
 
 fn kernel_state(process: u32, thread: u32) -> Kernel {
-    if [libc::SYS_openat, libc::SYS_pread64, libc::SYS_close].into_iter().any(refuses) {
-        return Kernel::Ready;
-    }
     let mut path = Text::<64>::new();
     path.text(b"/proc/").number(u64::from(process));
     path.text(b"/task/").number(u64::from(thread)).text(b"/stat");
     let Some(path) = path.as_c_str() else { return Kernel::Ready };
     let mut buffer = [0u8; 128];
-    // SAFETY: the path is terminated; `buffer` is a local that outlives the call. Neither call blocks: the
-    // kernel generates the file.
-    let read = unsafe {
-        let file = libc::open(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
-        if file < 0 {
-            // Either the thread is gone, or `/proc` is not mounted.
-            return match system::is_gone(process, thread) {
-                true => Kernel::Gone,
-                false => Kernel::Ready,
-            };
-        }
-        // Not `read`, which is interposed.
-        let read = libc::pread(file, buffer.as_mut_ptr().cast(), buffer.len(), 0);
-        system::close(file);
-        read
-    };
-    match usize::try_from(read) {
-        Ok(n) => parse(&buffer[..n.min(buffer.len())]),
+    match system::read_start(path, &mut buffer) {
+        Ok(n) => parse(buffer.get(..n).unwrap_or_default()),
         // The thread ended between the two calls.
-        Err(_) => Kernel::Gone,
+        Err(libc::ESRCH) => Kernel::Gone,
+        // Either the thread is gone, or `/proc` is not mounted.
+        Err(libc::ENOENT) if system::is_gone(process, thread) => Kernel::Gone,
+        Err(_) => Kernel::Ready,
     }
 }
 

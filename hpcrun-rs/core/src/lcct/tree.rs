@@ -361,9 +361,12 @@ impl Tree {
         as_note(r) == *note
     }
 
-    /// The node of a root, for samples without a path. The last path stays the one before.
-    pub fn root(&mut self, root: PathRoot) -> Result<u32, LossCause> {
-        Ok(self.root_child(root)?.node)
+    /// The node of a thread's time without a place, below its root. The last path stays the one before.
+    pub fn placeless(&mut self, root: PathRoot, cause: LossCause) -> Result<u32, LossCause> {
+        let root = self.root_child(root)?;
+        let (ip, meta) = (CodeAddress(cause as u64), meta(RecordKind::Partial, 0, 0));
+        let note = Note { ip, lip: CodeAddress::NONE, meta };
+        self.child(root.node, key::hash(root.hash, &note), &note)
     }
 
     fn root_child(&mut self, root: PathRoot) -> Result<Level, LossCause> {

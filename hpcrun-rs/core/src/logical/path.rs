@@ -3,6 +3,7 @@
 //! Async-signal-safe after [`PathBuffer::new`].
 
 use crate::memory::FixedArray;
+use crate::unwind::stack::StackRoot;
 use hpc_formats::address::CodeAddress;
 use hpc_formats::loss::LossCause;
 use hpc_formats::profile::{Association, RecordKind, meta};
@@ -38,6 +39,16 @@ pub enum PathRoot {
     },
     /// Unknown: the outer part of the path is missing.
     Partial(LossCause),
+}
+
+impl From<StackRoot> for PathRoot {
+    fn from(root: StackRoot) -> PathRoot {
+        match root {
+            StackRoot::Entry => PathRoot::Entry,
+            StackRoot::Thread(thread, node) => PathRoot::Anchor { thread, node },
+            StackRoot::Unknown => PathRoot::Partial(LossCause::UnknownThreadRoot),
+        }
+    }
 }
 
 /// A path under construction.

@@ -23,7 +23,7 @@ use super::backtrace_cache::{BacktraceCache, Situation};
 use super::path::{PathBuffer, PathRoot};
 use crate::system;
 use crate::tasks::{Chain, Context};
-use crate::unwind::stack::{self, StackRoot};
+use crate::unwind::stack;
 use crate::unwind::{Cursor, End, Frame, Registers};
 use hpc_formats::address::CodeAddress;
 use hpc_formats::loss::LossCause;
@@ -328,7 +328,7 @@ impl<'a> Walk<'a> {
     #[cold]
     fn finish(&mut self, end: End) {
         self.end = Some(Outcome::Root(match end {
-            End::Root => root_at(self.physical.sp()),
+            End::Root => PathRoot::from(stack::root_of(self.physical.sp())),
             End::Broken(cause) => PathRoot::Partial(cause),
         }));
     }
@@ -362,14 +362,5 @@ impl Patience {
             first => return used == 0 || used.saturating_sub(first) > LONGEST,
         }
         false
-    }
-}
-
-/// The root of a path that ends at this stack pointer.
-fn root_at(sp: u64) -> PathRoot {
-    match stack::root_of(sp) {
-        StackRoot::Entry => PathRoot::Entry,
-        StackRoot::Thread(thread, node) => PathRoot::Anchor { thread, node },
-        StackRoot::Unknown => PathRoot::Partial(LossCause::UnknownThreadRoot),
     }
 }

@@ -100,10 +100,10 @@ impl Recorder {
         None
     }
 
-    /// The context of samples without a path, in a tree that has others.
-    pub(crate) fn root(&mut self, root: PathRoot) -> Verdict {
+    /// The context of time without a place, of a thread with this root, in a tree that has others.
+    pub(crate) fn placeless(&mut self, root: PathRoot, cause: LossCause) -> Verdict {
         let tree = self.tree.as_mut().ok_or(LossCause::TreeFull);
-        match tree.and_then(|tree| Ok((tree.root(root)?, tree.start()))) {
+        match tree.and_then(|tree| Ok((tree.placeless(root, cause)?, tree.start()))) {
             Ok((record, profile)) => Verdict::Path(Node { profile, record }),
             Err(cause) => Verdict::Lost(cause),
         }

@@ -16,7 +16,8 @@ use crate::threads;
 use hpc_formats::loss::LossCause;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-type Sigaction = unsafe extern "C" fn(i32, *const libc::sigaction, *mut libc::sigaction) -> i32;
+/// libc's function of this name.
+pub type Sigaction = unsafe extern "C" fn(i32, *const libc::sigaction, *mut libc::sigaction) -> i32;
 
 /// libc's own `sigaction`: a call of the symbol would reach the interposed function.
 static SIGACTION: AtomicUsize = AtomicUsize::new(0);

@@ -307,6 +307,12 @@ impl Source {
         self.perf_descriptor() == Some(descriptor)
     }
 
+    /// The timer's clock at the thread's last sample, nanoseconds.
+    #[inline]
+    pub fn clock_at_sample(&self) -> u64 {
+        self.clock.last_sample()
+    }
+
     /// Says what a signal of the thread with this cookie is, and sets the distance to the next sample.
     #[inline]
     pub fn claim(&self, info: &libc::siginfo_t, context: &libc::ucontext_t, cookie: u64) -> Claim {

@@ -80,7 +80,7 @@ impl Busy<'_> {
 
     /// The context of time that was held back.
     pub(super) fn held_back(&mut self) -> Verdict {
-        self.recorder.root(PathRoot::Partial(LossCause::HeldBack))
+        self.recorder.placeless(PathRoot::from(self.thread.stack.root()), LossCause::HeldBack)
     }
 
     /// Adds to a context's value of the metric at a position. False if it cannot be recorded.

@@ -31,6 +31,16 @@ impl OwnThread {
         with_room(|| self.capture_and(&registers, charge)).unwrap_or(false)
     }
 
+    /// Charges the calling thread's current path with a wait while nobody worked, if that was long.
+    #[inline]
+    pub fn charge_standstill(&self, nanoseconds: u64) {
+        /// It takes some microseconds to say where a wait was.
+        const LONG: u64 = 2_000_000;
+        if nanoseconds >= LONG {
+            self.charge_metric(Registers::here(), |image| image.standstill, nanoseconds);
+        }
+    }
+
     /// Captures the current path, and calls `act` with its node.
     fn capture_and<T>(
         &self,

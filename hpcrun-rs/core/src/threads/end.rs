@@ -2,6 +2,7 @@
 //! `lifecycle` decides which of them.
 
 use super::lifecycle::{Phase, wait_until};
+use super::run_delay::run_delay;
 use super::{OwnThread, SharedThread};
 use crate::arch::thread_slot;
 use crate::image;
@@ -11,20 +12,6 @@ use hpc_formats::loss::LossCause;
 use hpc_formats::profile::header;
 use std::ptr;
 use std::sync::atomic::Ordering;
-
-/// Time for which the threads of the process were ready to run and had no core, in images of it before this
-/// one, too, in nanoseconds. Not async-signal-safe.
-pub fn run_delays() -> u64 {
-    let live = super::live().map(|thread| run_delay(thread.tid()));
-    live.fold(image::counted(|counts| &counts.run_delay_ns), u64::saturating_add)
-}
-
-/// The time for which a thread was ready to run and had no core, by the kernel's account, in nanoseconds; 0
-/// if that is not known. Not async-signal-safe.
-fn run_delay(tid: u32) -> u64 {
-    let text = system::read_text(&format!("/proc/self/task/{tid}/schedstat"));
-    text.split_whitespace().nth(1).and_then(|delay| delay.parse().ok()).unwrap_or(0)
-}
 
 impl SharedThread {
     /// Completes the thread's profile: CPU time, name, counters, final length. The caller has moved the state
@@ -38,6 +25,7 @@ impl SharedThread {
         let is_worth_it = idle > 0 || losses().any(|n| n > 0);
         let cpu = self.cpu.used();
         image::count(|counts| &counts.run_delay_ns, run_delay(self.tid()));
+        self.run_delay.end(self.tid(), recorder);
         if !self.in_process.load(Ordering::Relaxed) {
             image::count(|counts| &counts.foreign_ns, cpu);
         }

@@ -30,7 +30,7 @@ impl OwnThread {
     /// tasks, goes on.
     pub fn renew_after_fork(&self) {
         self.leave_profile();
-        self.fresh();
+        self.fresh(true);
         self.own().lock_wait.set(None);
         // Its creator is not in this process, so the fork is the root of its paths.
         self.stack.set_main();

@@ -14,7 +14,8 @@
 //! | `calls` | calls of a message-passing library |
 //! | `locking` | the lock that the thread waits for |
 //! | `end`, `fork` | completes a profile; resets states in a forked child |
-//! | `cpu_clock`, `own_stack` | the thread's CPU clock; the stacks of its handler and hooks |
+//! | `cpu_clock`, `run_delay` | the thread's CPU clock; for how long it had no core |
+//! | `own_stack` | the stacks of its handler and hooks |
 //!
 //! A thread has one state, of which two types show the parts: [`SharedThread`], atomics that all threads may
 //! use, and [`OwnThread`], the rest, which cannot leave its thread:
@@ -37,18 +38,19 @@ mod listing;
 mod locking;
 mod own_stack;
 mod registry;
+mod run_delay;
 mod take;
 mod tasking;
 mod tracking;
 mod working;
 
 pub use busy::Busy;
-pub use end::run_delays;
 pub(crate) use lifecycle::wait_until;
 pub use own_stack::with_room;
 pub use registry::{
     NewThread, acquire, all, begin, begin_unnamed, by_cookie, live, quiescent, wait_until_quiescent,
 };
+pub use run_delay::run_delays;
 pub use take::{claim, signalled};
 pub use working::Working;
 
@@ -68,6 +70,7 @@ use hpc_formats::loss::LossCause;
 use lifecycle::Lifecycle;
 use listing::Listing;
 use own_stack::{OwnStack, Spare};
+use run_delay::RunDelay;
 use std::cell::{Cell, UnsafeCell};
 use std::marker::PhantomData;
 use std::ops::Deref;
@@ -97,6 +100,7 @@ pub struct SharedThread {
     thread: AtomicU32,
     tid: AtomicU32,
     cpu: CpuClock,
+    run_delay: RunDelay,
     /// The stack that the handler runs on.
     pub signal_stack: OwnStack,
     /// The stack that its hooks run on if its own is small.

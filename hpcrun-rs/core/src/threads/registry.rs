@@ -4,6 +4,7 @@ use super::cpu_clock::CpuClock;
 use super::lifecycle::{Lifecycle, Phase, has_free, wait_until};
 use super::listing::Listing;
 use super::own_stack::{OwnStack, Spare};
+use super::run_delay::RunDelay;
 use super::{Guarded, Own, OwnThread, Recorder, SharedThread, ThreadPath};
 use crate::arch::thread_slot;
 use crate::image;
@@ -91,7 +92,7 @@ pub fn begin_unnamed(
     let own = Own::fresh(state.listing);
     // SAFETY: a state in phase `Acquired` belongs to whoever has the `NewThread`, which ends here.
     unsafe { state.own.0.get().write(own) };
-    state.fresh();
+    state.fresh(is_main);
     state.stack.set(stack.0, stack.1, is_main, creation);
     let process = system::process_id();
     let is_main_process =
@@ -106,12 +107,13 @@ pub fn begin_unnamed(
 
 impl SharedThread {
     /// Begins a profile, of the calling thread.
-    pub(super) fn fresh(&self) {
+    pub(super) fn fresh(&self, is_main: bool) {
         let (ordinal, tid) = (image::next_ordinal(), system::thread_id());
         self.thread.store(ordinal, Ordering::Relaxed);
         self.path.name(ordinal);
         self.tid.store(tid, Ordering::Relaxed);
         self.cpu.begin(tid);
+        self.run_delay.begin(tid, is_main);
         self.tally.clear();
     }
 }
@@ -145,6 +147,7 @@ fn allocate() -> Option<&'static SharedThread> {
         thread: AtomicU32::new(0),
         tid: AtomicU32::new(0),
         cpu: CpuClock::default(),
+        run_delay: RunDelay::default(),
         signal_stack: OwnStack::map()?,
         spare_stack: Spare::default(),
         source: Source::default(),

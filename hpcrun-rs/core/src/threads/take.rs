@@ -54,6 +54,9 @@ impl OwnThread {
             Verdict::Idle | Verdict::Lost(_) => Charge::default(),
         };
         busy.tell(verdict, &Values::of(sample, charge));
+        if let Verdict::Path(node) = verdict {
+            self.charge_run_delay(&mut busy, node, sample.now);
+        }
         if sample.held_back > 0 {
             self.take_held_back(&mut busy, sample, verdict);
         }

@@ -26,6 +26,8 @@ pub struct Working {
     waiting: Cell<u32>,
     /// Stack pointer at the outermost wait.
     waits_at: Cell<usize>,
+    /// For how long nobody had worked when the outermost wait began, nanoseconds.
+    still_at: Cell<u64>,
     /// Number of nested waits in runtimes that tell of their tasks.
     pauses: Cell<u32>,
     /// Whether the thread is in `sched_yield`.
@@ -77,6 +79,7 @@ impl Working {
             workers: Default::default(),
             waiting: Cell::new(0),
             waits_at: Cell::new(0),
+            still_at: Cell::new(0),
             pauses: Cell::new(0),
             yielding: Cell::new(false),
             yields: Yields::default(),
@@ -90,6 +93,7 @@ impl Working {
             0 => self.works_as(),
             _ => self.waits_as(),
         });
+        activity::begin_work();
     }
 
     /// In a forked child, of which this is the only thread: takes a new slot under its new id.
@@ -207,6 +211,7 @@ impl Working {
         if depth == 0 {
             self.waits_at.set(here);
             self.move_to(self.waits_as());
+            self.still_at.set(activity::begin_wait());
         }
     }
 
@@ -231,15 +236,17 @@ impl Working {
         }
     }
 
-    /// The wait is over.
+    /// The wait is over. Returns for how long nobody has worked meanwhile, in nanoseconds.
     #[inline]
-    pub fn end_wait(&self) {
+    pub fn end_wait(&self) -> u64 {
         let depth = self.waiting.get();
         self.waiting.set(depth.saturating_sub(1));
-        if depth == 1 {
-            self.listing.slot().begin_anew();
-            self.move_to(self.works_as());
+        if depth != 1 {
+            return 0;
         }
+        self.listing.slot().begin_anew();
+        self.move_to(self.works_as());
+        activity::begin_work().saturating_sub(self.still_at.get())
     }
 
     /// The thread gives up its core. It has nothing to do, so it is idle, although the yields cost CPU time.

@@ -175,6 +175,15 @@ impl StackSlot {
         ((packed >> 32) as u32, packed as u32)
     }
 
+    /// What is at its root.
+    pub fn root(&self) -> StackRoot {
+        match self.creation() {
+            _ if self.is_main.load(Ordering::Relaxed) => StackRoot::Entry,
+            (0, 0) => StackRoot::Unknown,
+            (thread, node) => StackRoot::Thread(thread, node),
+        }
+    }
+
     fn set_creation(&self, (thread, node): (u32, u32)) {
         let packed = u64::from(thread) << 32 | u64::from(node);
         self.creation.store(packed, Ordering::Relaxed);
@@ -265,14 +274,7 @@ pub enum StackRoot {
 
 /// The root of the stack that holds `sp`.
 pub fn root_of(sp: u64) -> StackRoot {
-    match slot_of(sp) {
-        None => StackRoot::Unknown,
-        Some(slot) if slot.is_main.load(Ordering::Relaxed) => StackRoot::Entry,
-        Some(slot) => match slot.creation.load(Ordering::Relaxed) {
-            0 => StackRoot::Unknown,
-            packed => StackRoot::Thread((packed >> 32) as u32, packed as u32),
-        },
-    }
+    slot_of(sp).map_or(StackRoot::Unknown, StackSlot::root)
 }
 
 #[cfg(test)]
