@@ -47,15 +47,19 @@ pub fn mark<'a>(
         let Some(module) = map.module(*place) else { continue };
         let Some(known) = table.get_mut(&(module, place.offset())) else { continue };
         let mut frame = symbols.frame(*known).clone();
-        // A call within a runtime is no directive.
-        if frame.scopes.iter().any(|scope| Runtime::of(symbols, scope.procedure).is_some()) {
-            continue;
-        }
         // The program's place is outside of what it tells the profiler by.
         let is_telling = |scope: &FrameScope| {
             let name = symbols.name_of(scope.procedure);
             name.starts_with("hpcrun::") || name.starts_with("hpcrun_")
         };
+        // A call within a runtime is no directive.
+        let is_runtimes = |scope: &FrameScope| {
+            Runtime::of(symbols, scope.procedure).is_some()
+                || symbols.procedure(scope.procedure).origin == Origin::Runtime
+        };
+        if frame.scopes.iter().any(|scope| !is_telling(scope) && is_runtimes(scope)) {
+            continue;
+        }
         if let Some(at) = frame.scopes.iter().position(is_telling) {
             (frame.line, frame.column) = (frame.scopes[at].call, frame.scopes[at].column);
             frame.scopes = frame.scopes[..at].into();

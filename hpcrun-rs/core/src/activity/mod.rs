@@ -20,7 +20,7 @@ pub use runtimes::{
 pub use silence::{estimated_ns, set_distance};
 
 use crate::arch;
-use crate::system;
+use crate::{sandbox, system};
 use hpc_formats::environment::ALL_CORES;
 use node::{HOT, Header};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -110,7 +110,7 @@ pub fn spin(slot: &Slot, now: u64) {
 #[inline]
 pub fn begin_wait() -> u64 {
     let Header { still_since, still_ns, .. } = node::header();
-    if still_since.load(Ordering::Relaxed) == 0 && working() <= 0 {
+    if still_since.load(Ordering::Relaxed) == 0 && working() <= 0 && may_read_clock() {
         still_since.store(system::clock(libc::CLOCK_MONOTONIC), Ordering::Relaxed);
     }
     still_ns.load(Ordering::Relaxed)
@@ -120,7 +120,7 @@ pub fn begin_wait() -> u64 {
 #[inline]
 pub fn begin_work() -> u64 {
     let Header { still_since, still_ns, .. } = node::header();
-    if still_since.load(Ordering::Relaxed) != 0 {
+    if still_since.load(Ordering::Relaxed) != 0 && may_read_clock() {
         // Of several threads, the first counts.
         let since = still_since.swap(0, Ordering::Relaxed);
         let now = system::clock(libc::CLOCK_MONOTONIC);
@@ -128,6 +128,11 @@ pub fn begin_work() -> u64 {
             .fetch_add(now.saturating_sub(if since == 0 { now } else { since }), Ordering::Relaxed);
     }
     still_ns.load(Ordering::Relaxed)
+}
+
+/// A strict sandbox ends who reads a clock.
+fn may_read_clock() -> bool {
+    !sandbox::refuses(libc::SYS_clock_gettime)
 }
 
 /// Removes a thread from the counts; it ends at `now`.

@@ -210,11 +210,10 @@ struct Layout {
 
 /// Size of the kernel's `struct ucontext`; libc's is longer.
 const CONTEXT: usize = 304;
-/// Offsets in it: the alternate stack, the pointer to the floating-point state, the mask.
-const ALTERNATE: usize = 16;
+/// Offsets in it: the pointer to the floating-point state, the mask.
 const FLOATS: usize = 224;
 const MASK: usize = 296;
-const _: () = assert!(offset_of!(libc::ucontext_t, uc_stack) == ALTERNATE);
+const _: () = assert!(offset_of!(libc::ucontext_t, uc_stack) == 16);
 const _: () = assert!(offset_of!(libc::ucontext_t, uc_sigmask) == MASK);
 /// Size of the floating-point state without extensions; with them, where their size is, behind a number.
 const PLAIN_FLOATS: usize = 512;
