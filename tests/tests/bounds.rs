@@ -46,7 +46,7 @@ fn waits_while_nobody_works_are_known_by_their_places() {
     assert_close("sleeps", waited("sleeps"), 0.3, 0.05);
     assert_close("while a thread works", waited("in_thread"), 0.0, 0.03);
     let screen = String::from_utf8_lossy(&database.output.stdout).into_owned();
-    assert!(screen.contains("mostly in sleeps"), "{screen}");
+    assert!(screen.contains("of that in sleeps"), "{screen}");
 }
 
 /// There are no samples either, but the place is known.
