@@ -360,10 +360,20 @@ impl Screen<'_> {
         let name = match most {
             Some(most) if is_unnamed(&name) => format!("mostly {most}"),
             Some(most) => {
-                let room = name_width.saturating_sub(name.chars().count() + " (mostly )".len());
-                match room {
-                    10.. => format!("{name} (mostly {})", names::middle(&most, room)),
-                    _ => name,
+                // Where both are long, each has half of the room, if that is enough.
+                let room = name_width.saturating_sub(" (mostly )".len());
+                let leaf = match room.saturating_sub(name.chars().count()) {
+                    left @ 10.. => left,
+                    _ if room >= 36 => most.chars().count().min(room / 2),
+                    _ => 0,
+                };
+                match leaf {
+                    0 => name,
+                    _ => format!(
+                        "{} (mostly {})",
+                        names::middle(&name, room - leaf),
+                        names::middle(&most, leaf)
+                    ),
                 }
             }
             None if row.rest => {
