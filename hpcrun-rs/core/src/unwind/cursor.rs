@@ -178,10 +178,12 @@ impl<'a> Cursor<'a> {
         let caller = self.native.step(&callee, self.stack)?;
         let exact = method == Method::SignalFrame;
         // A signal handler may run on a stack of its own, anywhere in memory, and so may a function that
-        // its caller runs on another stack. Only a corrupt stack leads down again and again.
+        // its caller runs on another stack. A return address may be in a register, as in `vfork`: then the
+        // stack pointer stays. Only a corrupt stack leads nowhere, or down again and again.
         if caller.sp <= self.registers.sp && !exact {
             self.descents += 1;
-            if caller.sp == self.registers.sp || self.descents > MOST_DESCENTS {
+            let stays = caller.sp == self.registers.sp && caller.ip == self.registers.ip;
+            if stays || self.descents > MOST_DESCENTS {
                 return Err(End::Broken(LossCause::NoProgress));
             }
         }
