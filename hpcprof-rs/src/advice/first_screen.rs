@@ -189,10 +189,12 @@ impl Screen<'_> {
             false => writeln!(out, "{parts}")?,
         }
         let mut times = Vec::new();
-        if self.run.cores > 0 && !quality::is_mostly_waiting(self.run) {
+        let is_said = |time| quality::is_worth_a_word(time, self.run);
+        let waits = is_said(self.run.wait_ns) && !quality::is_mostly_waiting(self.run);
+        if self.run.cores > 0 && waits {
             times.push(quality::wait(self.run));
         }
-        if self.run.competition_ns() > 0 && !quality::competes(self.run) {
+        if is_said(self.run.competition_ns()) && !quality::competes(self.run) {
             let beyond = seconds(self.run.competition_ns());
             times.push(format!("oversubscription {beyond} s"));
         }

@@ -34,6 +34,11 @@ fn is_share(part: i64, of_percent: i64, whole: i64) -> bool {
     part > 0 && part.saturating_mul(100) >= whole.saturating_mul(of_percent)
 }
 
+/// Whether a time is a part of the run that is worth a word: a hundredth.
+pub fn is_worth_a_word(time: i64, run: &Statistics) -> bool {
+    is_share(time, 1, run.wall_ns)
+}
+
 /// Whether nobody worked, or others had the cores, for so long that this is said first. Missing CPU time is
 /// time in which somebody worked.
 pub fn is_mostly_waiting(run: &Statistics) -> bool {
