@@ -13,9 +13,11 @@ function icicle(model, state, go) {
     box.style.setProperty("background", `var(${colour})`);
     legend.append(element("span", {}, box, name));
   }
-  legend.append(element("span", {}, "click, Enter: zoom · Escape: out · arrows: move · width: the metric"));
+  const keys = "click, Enter: zoom · Escape: out · arrows: move · width: the metric";
+  legend.append(element("span", {}, keys));
   const detail = element("p", { id: "detail", role: "status" });
-  const canvas = element("canvas", { tabindex: "0", role: "img", "aria-label": "Icicle of calling contexts" });
+  const label = "Icicle of calling contexts";
+  const canvas = element("canvas", { tabindex: "0", role: "img", "aria-label": label });
   area.append(legend, detail, canvas);
   const shown = find(model, state.metric, 0);
   const other = compares ? find(model, state.metric, 1) : null;
@@ -36,7 +38,7 @@ function icicle(model, state, go) {
       const hex = style.getPropertyValue(name).trim().slice(1);
       return [0, 2, 4].map((at) => parseInt(hex.slice(at, at + 2), 16));
     };
-    const names = ["work", "idleness", "overhead", "other", "less", "ground", "on-colour", "ink", "focus", "path"];
+    const names = ["work", "idleness", "overhead", "other", "less", "on-colour", "ink", "focus"];
     return Object.fromEntries(names.map((name) => [name, read("--" + name)]));
   }
 
@@ -117,7 +119,8 @@ function icicle(model, state, go) {
       const amounts = model.databases.map((_, database) => ["effort", "work", "idleness", "overhead"]
         .map((name) => [name, find(model, name, database)])
         .map(([name, of]) => `${name} ${amount(of.all[node], of.unit)}`).join(" · "));
-      detail.append(element("strong", {}, scope[NAME]), ` ${scope[KIND]}, ${placeOf(model, model.scope[node])}: `,
+      const what = ` ${scope[KIND]}, ${placeOf(model, model.scope[node])}: `;
+      detail.append(element("strong", {}, scope[NAME]), what,
         `${percent(shown.all[node], shown.total)} % of ${state.metric} · `, amounts.join(" | "));
     }
     draw();

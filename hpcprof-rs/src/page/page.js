@@ -24,7 +24,8 @@
   document.title = `${first.program} – hpcprof-rs`;
   document.getElementById("title").textContent = first.program;
   document.getElementById("about").textContent =
-    model.databases.map((of) => `${of.name}: wall ${of.wall.toFixed(3)} s on ${of.cores} cores`).join(" · compared with ")
+    model.databases.map((of) => `${of.name}: wall ${of.wall.toFixed(3)} s on ${of.cores} cores`)
+      .join(" · compared with ")
     + ` · ${model.count.toLocaleString("en")} contexts` + (second ? " · new against old" : "");
 
   function read() {
@@ -68,7 +69,8 @@
         node = model.end[node];
       } else node++;
     }
-    found.textContent = `${contexts.toLocaleString("en")} contexts, ${percent(sum, of.total)} % of ${state.metric}`;
+    found.textContent =
+      `${contexts.toLocaleString("en")} contexts, ${percent(sum, of.total)} % of ${state.metric}`;
   }
 
   for (const [name, label] of VIEWS) {

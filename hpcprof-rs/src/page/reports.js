@@ -70,13 +70,15 @@ function criticalPath(model) {
   const head = `work ${path.work.toFixed(3)} s · span ${path.span.toFixed(3)} s · parallelism `
     + `${path.parallelism.toFixed(2)} · wall ${path.wall.toFixed(3)} s`;
   const users = new Set(model.scopes.filter((of) => of[ORIGIN] === "user").map((of) => of[NAME]));
-  const procedures = path.procedures.filter((of) => users.has(of.name)).map((of) => ({ ...of, at: whereIs(of) }));
+  const procedures = path.procedures.filter((of) => users.has(of.name))
+    .map((of) => ({ ...of, at: whereIs(of) }));
   return element("div", {}, element("p", {}, head),
     ...(path.doubts ?? []).map((text) => element("p", { class: "faint" }, text)),
     listing("procedures by what shortening them would gain", procedures,
       ["name", "at", "gain", "on_path", "share", "work", "zeroed_span"]),
     listing("predicted time by workers", path.prediction, ["workers", "seconds", "lower", "upper"]),
-    listing("the path, from its begin", path.segments, ["thread", "seconds", "share", "edge", "begin", "end"]));
+    listing("the path, from its begin", path.segments,
+      ["thread", "seconds", "share", "edge", "begin", "end"]));
 }
 
 function source(model, state, go) {
@@ -85,7 +87,8 @@ function source(model, state, go) {
   const value = (sums) => at >= 0 ? sums[at] : sums[0] + sums[1] + sums[2];
   const unit = at >= 0 ? model.metrics[at].unit : "seconds";
   const total = find(model, state.metric, 0).total;
-  const files = model.source.map((file) => ({ ...file, sum: file.lines.reduce((sum, [, of]) => sum + value(of), 0) }))
+  const sum = (lines) => lines.reduce((all, [, of]) => all + value(of), 0);
+  const files = model.source.map((file) => ({ ...file, sum: sum(file.lines) }))
     .filter((file) => file.sum > 0).sort((a, b) => b.sum - a.sum);
   const select = element("select", { "aria-label": "File" }, ...files.map((file) =>
     element("option", { value: file.path }, `${percent(file.sum, total)} %  ${file.path}`)));
@@ -112,7 +115,8 @@ function source(model, state, go) {
   setTimeout(() => hottest?.row.scrollIntoView({ block: "center" }));
   const heads = ["%", state.metric, "line", "source"].map((name, i) =>
     element("th", { scope: "col", class: i < 3 ? "number" : "" }, name));
-  const missing = shown.text ? [] : [element("p", { class: "faint" }, `the text is not here: ${shown.missing}`)];
+  const missing = shown.text ? []
+    : [element("p", { class: "faint" }, `the text is not here: ${shown.missing}`)];
   return element("div", {}, element("p", {}, select), ...missing,
     element("table", {}, element("thead", {}, element("tr", {}, ...heads)), body));
 }

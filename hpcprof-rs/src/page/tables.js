@@ -30,7 +30,8 @@ function tree(head, rows, state) {
   const insert = (rows, level, before) => {
     for (const row of rows.slice(0, MOST)) body.insertBefore(line(row, level), before);
     if (rows.length > MOST) {
-      const rest = element("td", { class: "faint", colspan: head.length + 2 }, `… ${rows.length - MOST} more rows`);
+      const left = `… ${rows.length - MOST} more rows`;
+      const rest = element("td", { class: "faint", colspan: head.length + 2 }, left);
       rest.style.setProperty("padding-left", `${level * 14 + 20}px`);
       const more = element("tr", { "aria-level": level + 1, tabindex: "-1" }, rest);
       more.addEventListener("click", () => {
@@ -45,8 +46,10 @@ function tree(head, rows, state) {
     const twist = element("span", { class: "twist" }, row.below ? "▸" : "");
     const name = element("td", { class: row.origin ?? "" }, twist, row.name);
     name.style.setProperty("padding-left", `${level * 14}px`);
-    if (state.search && row.name.toLowerCase().includes(state.search.toLowerCase())) made.classList.add("found");
-    made.append(name, ...row.values.map((of) => element("td", { class: "number", title: of.title ?? "" }, of.text)),
+    const asked = state.search.toLowerCase();
+    if (asked && row.name.toLowerCase().includes(asked)) made.classList.add("found");
+    const value = (of) => element("td", { class: "number", title: of.title ?? "" }, of.text);
+    made.append(name, ...row.values.map(value),
       element("td", { class: "faint", title: row.title ?? "" }, row.place));
     if (!row.below) return made;
     made.setAttribute("aria-expanded", "false");
@@ -143,12 +146,14 @@ function bottomUp(model, state) {
   for (let node = 0; node < model.count; node++) {
     if (shown.some((of) => of.own[node] !== 0)) own.push([node, node]);
   }
-  const rows = (entries) => groups(used, weigh, entries, ([, at]) => model.scope[at], (of, [node]) => of.own[node])
+  const ownOf = (of, [node]) => of.own[node];
+  const rows = (entries) => groups(used, weigh, entries, ([, at]) => model.scope[at], ownOf)
     .map((group) => {
       const callers = () => group.entries.filter(([, at]) => model.parent[at] >= 0)
         .map(([node, at]) => [node, model.parent[at]]);
       const has = group.entries.some(([, at]) => model.parent[at] >= 0);
-      return rowOf(model, group.scope, valuesOf(columns, (of) => group.sums.get(of)), has ? () => rows(callers()) : null);
+      const values = valuesOf(columns, (of) => group.sums.get(of));
+      return rowOf(model, group.scope, values, has ? () => rows(callers()) : null);
     });
   return tree(columns.map((of) => of.label), rows(own), state);
 }
