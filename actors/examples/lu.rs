@@ -65,8 +65,7 @@ impl Tile {
     fn tell(&self, is_upper: bool) {
         let block: Block = Arc::new(self.cells.clone());
         for n in self.last() + 1..self.tiles {
-            let at =
-                if is_upper { n * self.tiles + self.column } else { self.row * self.tiles + n };
+            let at = if is_upper { n * self.tiles + self.column } else { self.row * self.tiles + n };
             self.matrix[at].send(Factor(self.last(), is_upper, Arc::clone(&block)));
         }
     }

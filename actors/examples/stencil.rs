@@ -175,10 +175,6 @@ fn main() {
     let (workers, phases) = (demo::argument("--workers", 2), demo::argument("--phases", 21));
     let report = demo::demonstrate(workers, phases, &make);
     if let Some(phase) = report.phase(6) {
-        println!(
-            "the path repeats {} tasks {} times",
-            phase.period,
-            report.steps().len() / phase.period
-        );
+        println!("the path repeats {} tasks {} times", phase.period, report.steps().len() / phase.period);
     }
 }

@@ -46,8 +46,7 @@ fn error(dag: &Dag, workers: usize) -> f64 {
         let number = procedure.name.to_string().parse().expect("the name is a number");
         pairs.push((procedure.zeroed_span, dag.span(Some(number)) as f64));
     }
-    let errors =
-        pairs.iter().map(|(found, truth)| (*found as f64 / unit - truth).abs() / truth.max(span));
+    let errors = pairs.iter().map(|(found, truth)| (*found as f64 / unit - truth).abs() / truth.max(span));
     100.0 * errors.fold(0.0, f64::max)
 }
 

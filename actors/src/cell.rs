@@ -173,8 +173,7 @@ impl<A: Send + 'static> Cell<A> {
             return Err(TrySendError::Full(message));
         }
         let envelope = Box::new(Envelope { path, tracked, context, message });
-        let is_next =
-            mailbox.add(Waiting { order: priority.unwrap_or_default(), urgency, envelope });
+        let is_next = mailbox.add(Waiting { order: priority.unwrap_or_default(), urgency, envelope });
         let is_full = mailbox.queue.len() > self.room;
         drop(mailbox);
         if is_next {

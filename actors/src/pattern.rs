@@ -46,11 +46,7 @@ pub(crate) fn repeated(steps: &[u32], support: usize) -> Option<Phase> {
     }
     let (weight, starts, length) = best;
     let starts: Vec<usize> = apart(&starts, length).collect();
-    (weight != 0).then(|| Phase {
-        period: period(&steps[starts[0]..starts[0] + length]),
-        starts,
-        length,
-    })
+    (weight != 0).then(|| Phase { period: period(&steps[starts[0]..starts[0] + length]), starts, length })
 }
 
 /// The starts that are at least `length` apart, the first one first.
@@ -68,8 +64,7 @@ fn apart(starts: &[usize], length: usize) -> impl Iterator<Item = usize> + '_ {
 /// The length of the shortest sequence of which this one is a repetition.
 fn period(steps: &[u32]) -> usize {
     let whole = steps.len();
-    let repeats =
-        |length: &usize| whole % length == 0 && steps[*length..] == steps[..whole - length];
+    let repeats = |length: &usize| whole % length == 0 && steps[*length..] == steps[..whole - length];
     (1..=whole).find(repeats).unwrap_or(whole)
 }
 

@@ -107,8 +107,7 @@ impl<T: Send> Reduction<T> {
                 drop(waiting);
                 strand::merge(&shared.tables, other.path);
                 let is_first = index % 2 == 0;
-                let (first, second) =
-                    if is_first { (value, other.value) } else { (other.value, value) };
+                let (first, second) = if is_first { (value, other.value) } else { (other.value, value) };
                 value = (self.0.combine)(first, second);
             }
             index /= 2;

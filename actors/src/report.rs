@@ -113,14 +113,7 @@ impl PathReport {
         parts.filter_map(move |node| {
             let slack = node.slack.filter(|slack| *slack <= most)?;
             let (actor, entry) = self.shared.name(node.part.what);
-            Some(Task {
-                actor,
-                entry,
-                worker: node.worker,
-                start: node.start,
-                time: node.part.time,
-                slack,
-            })
+            Some(Task { actor, entry, worker: node.worker, start: node.start, time: node.part.time, slack })
         })
     }
 }
@@ -201,8 +194,7 @@ fn near(shared: &Shared, graph: &Graph) -> Vec<Near<Place>> {
     let most = (graph.span as f64 * NEAR) as u64;
     let mut near: HashMap<What, Near<Place>> = HashMap::new();
     for Node { part, slack, worker, is_on_path, .. } in &graph.nodes {
-        let (Some(slack), false, 1..) = (slack.filter(|s| *s <= most), *is_on_path, part.time)
-        else {
+        let (Some(slack), false, 1..) = (slack.filter(|s| *s <= most), *is_on_path, part.time) else {
             continue;
         };
         let branch = near.entry(part.what).or_insert_with(|| Near {

@@ -31,8 +31,7 @@ pub struct RunError {
 
 impl fmt::Display for RunError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const DEADLOCK: &str =
-            "deadlock, each waits for room in the next one's mailbox; enlarge one";
+        const DEADLOCK: &str = "deadlock, each waits for room in the next one's mailbox; enlarge one";
         let deadlock = |circle: &Vec<String>| format!("{DEADLOCK}: {}", circle.join(" -> "));
         let deadlocks = self.deadlocks.iter().map(deadlock);
         let panics = self.panics.iter().map(Panic::to_string);

@@ -72,10 +72,7 @@ impl SystemBuilder {
 
     /// Measures activity by another clock than the CPU time of threads; each worker makes its own.
     #[must_use]
-    pub fn clock<C: Clock + 'static>(
-        mut self,
-        new: impl Fn() -> C + Send + Sync + 'static,
-    ) -> Self {
+    pub fn clock<C: Clock + 'static>(mut self, new: impl Fn() -> C + Send + Sync + 'static) -> Self {
         self.clock = Some(Arc::new(move || Box::new(new())));
         self
     }

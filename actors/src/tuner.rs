@@ -131,12 +131,7 @@ impl Tuner {
     }
 
     /// A phase has taken `wall` nanoseconds for `messages`; its graph, if it was recorded.
-    pub(crate) fn end_phase(
-        &self,
-        wall: u64,
-        messages: u64,
-        graph: Option<impl FnOnce() -> Graph>,
-    ) {
+    pub(crate) fn end_phase(&self, wall: u64, messages: u64, graph: Option<impl FnOnce() -> Graph>) {
         if !self.is_enabled || messages == 0 {
             return;
         }
@@ -207,9 +202,8 @@ mod tests {
     /// The load of the machine makes some phases slow.
     #[test]
     fn slow_phases_decide_nothing() {
-        let slow = |every: u64, else_: f64| {
-            move |phase: u64| if phase.is_multiple_of(every) { 9.0 } else { else_ }
-        };
+        let slow =
+            |every: u64, else_: f64| move |phase: u64| if phase.is_multiple_of(every) { 9.0 } else { else_ };
         assert!(ways(200, |_| 1.0, slow(5, 1.0))[24..].chars().all(|way| way == '-'));
         assert!(ways(200, slow(3, 0.8), |_| 1.0)[24..].chars().all(|way| way == 'p'));
     }

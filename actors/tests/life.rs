@@ -353,10 +353,8 @@ fn messages_between_two_actors_keep_their_order() {
     }
     let system = system(3);
     let last = [0; 8].map(|_| Arc::new(Mutex::new(0)));
-    let feeds: Vec<_> = last
-        .iter()
-        .map(|last| system.spawn(Feed(system.spawn(Check(0, Arc::clone(last))), 0)))
-        .collect();
+    let feeds: Vec<_> =
+        last.iter().map(|last| system.spawn(Feed(system.spawn(Check(0, Arc::clone(last))), 0))).collect();
     system.run(|| feeds.iter().for_each(|feed| feed.send(()))).expect("in order");
     assert!(last.iter().all(|last| *last.lock().expect("no panic") == 3000));
 }

@@ -415,11 +415,7 @@ impl<P, N> CriticalPath<P, N> {
     }
 
     /// The same path with other places and names.
-    pub fn map<Q, M>(
-        self,
-        mut place: impl FnMut(P) -> Q,
-        name: impl Fn(N) -> M,
-    ) -> CriticalPath<Q, M> {
+    pub fn map<Q, M>(self, mut place: impl FnMut(P) -> Q, name: impl Fn(N) -> M) -> CriticalPath<Q, M> {
         let segments = self.segments.into_iter().map(|s| s.map(&mut place));
         let segments = segments.collect();
         let rank = self.rank.map(|rank| rank.map(&mut place));
@@ -546,23 +542,9 @@ mod tests {
     /// A segment's start is the end of the one before, or, after a short one, what has started that.
     #[test]
     fn what_is_on_the_path_is_not_beside_it() {
-        let segment = |edge, end, time, count| Segment {
-            begin: 0,
-            end,
-            edge,
-            rank: None,
-            thread: None,
-            time,
-            count,
-        };
-        let start = |place, time| Start {
-            place,
-            edge: Edge::Spawn,
-            first: 0,
-            count: 1,
-            time,
-            beside: time,
-        };
+        let segment =
+            |edge, end, time, count| Segment { begin: 0, end, edge, rank: None, thread: None, time, count };
+        let start = |place, time| Start { place, edge: Edge::Spawn, first: 0, count: 1, time, beside: time };
         let mut path: CriticalPath<u32> = CriticalPath {
             segments: vec![
                 segment(Edge::Start, 1, 100, 1),
@@ -601,12 +583,8 @@ mod tests {
     /// The prediction for two, 150, is halfway between its bounds, 125 and 175.
     #[test]
     fn a_procedure_without_time_leaves_the_prediction_between_its_bounds() {
-        let procedure = Procedure {
-            name: ProcedureName::Mark("f".to_owned()),
-            work: 100,
-            on_path: 25,
-            zeroed_span: 75,
-        };
+        let procedure =
+            Procedure { name: ProcedureName::Mark("f".to_owned()), work: 100, on_path: 25, zeroed_span: 75 };
         let mut path = path();
         assert_eq!(path.without(&procedure, 1), 150.0);
         assert_eq!(path.without(&procedure, 2), (75.0 + 112.5) / 2.0);

@@ -171,8 +171,7 @@ mod tests {
     use super::*;
 
     fn around(pairs: &[(u32, u32)]) -> Vec<Around> {
-        let around =
-            |(procedure, depth): &(u32, u32)| Around { procedure: *procedure, depth: *depth };
+        let around = |(procedure, depth): &(u32, u32)| Around { procedure: *procedure, depth: *depth };
         pairs.iter().map(around).collect()
     }
 

@@ -93,8 +93,7 @@ pub fn obstacle(program: &Path, search: &OsStr) -> Option<Found> {
             executable = interpreter(line, search)?;
             continue;
         }
-        let obstacle =
-            of_elf(&bytes).or_else(|| is_privileged(&metadata).then_some(Obstacle::Privileged));
+        let obstacle = of_elf(&bytes).or_else(|| is_privileged(&metadata).then_some(Obstacle::Privileged));
         return obstacle.map(|obstacle| Found { executable, obstacle });
     }
     None
@@ -119,8 +118,7 @@ fn script_line<'d>(bytes: impl ReadRef<'d>, size: u64) -> Option<&'d [u8]> {
 
 /// The interpreter that a script's first line names; of `env NAME` it is the program that `env` finds.
 fn interpreter(line: &[u8], search: &OsStr) -> Option<PathBuf> {
-    let mut words =
-        line.split(u8::is_ascii_whitespace).filter(|w| !w.is_empty()).map(OsStr::from_bytes);
+    let mut words = line.split(u8::is_ascii_whitespace).filter(|w| !w.is_empty()).map(OsStr::from_bytes);
     let path = Path::new(words.next()?);
     if path.file_name() != Some(OsStr::new("env")) {
         return Some(path.to_owned());
@@ -143,10 +141,8 @@ fn is_privileged(program: &fs::Metadata) -> bool {
     let Ok(caller) = fs::metadata("/proc/self") else {
         return true;
     };
-    let is_other =
-        (user && program.uid() != caller.uid()) || (group && program.gid() != caller.gid());
-    let ignores_bits =
-        || fs::read_to_string("/proc/self/status").is_ok_and(|s| s.contains("NoNewPrivs:\t1"));
+    let is_other = (user && program.uid() != caller.uid()) || (group && program.gid() != caller.gid());
+    let ignores_bits = || fs::read_to_string("/proc/self/status").is_ok_and(|s| s.contains("NoNewPrivs:\t1"));
     is_other && !ignores_bits()
 }
 

@@ -13,10 +13,9 @@
 mod metric;
 
 pub use metric::{
-    Aggregation, EFFORT_SQUARES, IDLENESS, IDLENESS_SQUARES, LOCK_WAIT, MAX_METRICS,
-    METRIC_NAME_SIZE, METRIC_SIZE, MPI_WAIT, Metric, OVERSUBSCRIPTION, Representation, SAMPLES,
-    STANDSTILL, Unit, VALUES_PER_RECORD, WORK, WORK_SQUARES, default_metrics, square_metrics,
-    wait_metric,
+    Aggregation, EFFORT_SQUARES, IDLENESS, IDLENESS_SQUARES, LOCK_WAIT, MAX_METRICS, METRIC_NAME_SIZE,
+    METRIC_SIZE, MPI_WAIT, Metric, OVERSUBSCRIPTION, Representation, SAMPLES, STANDSTILL, Unit,
+    VALUES_PER_RECORD, WORK, WORK_SQUARES, default_metrics, square_metrics, wait_metric,
 };
 
 use crate::address::CodeAddress;
@@ -384,18 +383,19 @@ impl<'a> Profile<'a> {
                 let cause = LossCause::from_number(u8::try_from(ip).ok()?)?;
                 ((parent as usize) < index).then_some(Record::Partial { parent, cause })
             }
-            k if k == RecordKind::Note as u32 => ((parent as usize) < index && parent != 0)
-                .then_some(Record::Note {
+            k if k == RecordKind::Note as u32 => {
+                ((parent as usize) < index && parent != 0).then_some(Record::Note {
                     parent,
                     association: Association::from_number(meta >> 4 & 0xf)?,
                     note_id: meta >> 8,
                     ip: CodeAddress(ip),
                     lip: CodeAddress(lip),
-                }),
+                })
+            }
             k if k == RecordKind::Metric as u32 => {
                 let (group, values) = (meta >> 8, [ip, lip, u64_at(bytes, 24)]);
-                let valid = (parent as usize) < index
-                    && metric::are_values(&self.header.metrics, group, &values);
+                let valid =
+                    (parent as usize) < index && metric::are_values(&self.header.metrics, group, &values);
                 valid.then_some(Record::Metric { owner: parent, group, values })
             }
             _ => None,

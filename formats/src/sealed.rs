@@ -94,10 +94,7 @@ impl Kind {
     }
 
     /// A file's minor version, flags and payload.
-    pub(crate) fn open<'a>(
-        &'static self,
-        data: &'a [u8],
-    ) -> Result<(u16, u32, &'a [u8]), FileError> {
+    pub(crate) fn open<'a>(&'static self, data: &'a [u8]) -> Result<(u16, u32, &'a [u8]), FileError> {
         let mut header = ByteReader::new(data);
         if header.take(self.magic.len()) != Some(self.magic.as_slice()) {
             return Err(self.error(Cause::OtherKind));

@@ -164,8 +164,7 @@ impl Structure {
         let mut next = span.scope;
         while let Some(id) = next {
             chain.push(id);
-            next =
-                self.scopes.get(id.0 as usize).and_then(|s| s.parent).filter(|parent| *parent < id);
+            next = self.scopes.get(id.0 as usize).and_then(|s| s.parent).filter(|parent| *parent < id);
         }
         chain.reverse();
         chain

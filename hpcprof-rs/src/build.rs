@@ -33,8 +33,8 @@ use hpc_formats::address::CodeAddress;
 use hpc_formats::message;
 use hpc_formats::process::{self, DirectiveKind};
 use hpc_formats::profile::{
-    Aggregation, EFFORT_SQUARES, IDLENESS, IDLENESS_SQUARES, LOCK_WAIT, MPI_WAIT, OVERSUBSCRIPTION,
-    SAMPLES, STANDSTILL, Unit, WORK, WORK_SQUARES,
+    Aggregation, EFFORT_SQUARES, IDLENESS, IDLENESS_SQUARES, LOCK_WAIT, MPI_WAIT, OVERSUBSCRIPTION, SAMPLES,
+    STANDSTILL, Unit, WORK, WORK_SQUARES,
 };
 use hpcstruct_rs::{Progress, parallel};
 use std::collections::{BTreeMap, BTreeSet};
@@ -73,8 +73,7 @@ pub fn build(inputs: &[PathBuf], args: &BuildArgs, warnings: &mut Warnings) -> R
     drop((maps, table));
     let others = other_metrics(&measurements, warnings);
     let names: Vec<String> = others.iter().map(|m| m.name.clone()).collect();
-    let inputs =
-        Inputs { measurements: &measurements, frames: &frames, symbols: &symbols, others: &names };
+    let inputs = Inputs { measurements: &measurements, frames: &frames, symbols: &symbols, others: &names };
     let progress = Progress::default();
     let sizes = measurements.profiles().map(|(_, thread)| thread.size());
     progress.begin(sizes.sum::<usize>() as u64);
@@ -88,13 +87,10 @@ pub fn build(inputs: &[PathBuf], args: &BuildArgs, warnings: &mut Warnings) -> R
     experiment.critical_paths = critical_path::ranks::assemble(&jobs, paths);
     runs::find(&measurements, args.job, &mut experiment, warnings);
     if experiment.missing.is_empty() && experiment.threads.iter().all(|t| t.samples == 0) {
-        warnings.add(
-            "no samples were taken: measure a longer run, or at a higher rate (-e cpu-time@1000)",
-        );
+        warnings.add("no samples were taken: measure a longer run, or at a higher rate (-e cpu-time@1000)");
     }
     let sites = measurements.processes.iter().zip(&frames);
-    let sites: Vec<Site> =
-        sites.flat_map(|(p, frames)| process_sites(p, frames, &symbols)).collect();
+    let sites: Vec<Site> = sites.flat_map(|(p, frames)| process_sites(p, frames, &symbols)).collect();
     write(experiment, merged, (&symbols, &sites, &others), warnings, (threads, &directory))?;
     directory.publish()
 }
@@ -129,10 +125,7 @@ fn write(
     let has_values = |context: u32| logical.sampled[context as usize];
     let name = || {
         let mut scopes = Scopes::default();
-        let mut of = |contexts| Projection {
-            contexts,
-            scopes: scopes.add(code, contexts.nodes()).collect(),
-        };
+        let mut of = |contexts| Projection { contexts, scopes: scopes.add(code, contexts.nodes()).collect() };
         let projections = (of(logical), physical.map(of));
         (keys::contexts(logical.nodes(), code), projections, scopes)
     };
@@ -222,19 +215,14 @@ fn other_metrics(measurements: &Measurements, warnings: &mut Warnings) -> Vec<Me
     let mut others: BTreeMap<&str, Metric> = BTreeMap::new();
     for metric in known {
         if metric.aggregation != Aggregation::Sum {
-            warnings.add(format!(
-                "metric `{}` does not add up over samples; it is left out",
-                metric.name
-            ));
+            warnings.add(format!("metric `{}` does not add up over samples; it is left out", metric.name));
             continue;
         }
         others.entry(&metric.name).or_insert_with(|| {
             let description = match metric.name.as_str() {
                 LOCK_WAIT => "time that others waited for a lock that the context held".to_owned(),
                 MPI_WAIT => "time that the rank waited in calls of MPI".to_owned(),
-                OVERSUBSCRIPTION => {
-                    "time that threads were ready to run and had no core".to_owned()
-                }
+                OVERSUBSCRIPTION => "time that threads were ready to run and had no core".to_owned(),
                 STANDSTILL => "time that threads waited while nobody worked".to_owned(),
                 name => format!("{name} at samples of threads that work"),
             };
@@ -251,11 +239,7 @@ fn other_metrics(measurements: &Measurements, warnings: &mut Warnings) -> Vec<Me
 }
 
 /// Summaries of processes and threads, and what is lost or missing.
-fn summarise(
-    measurements: &Measurements,
-    merged: &mut Merged,
-    warnings: &mut Warnings,
-) -> Experiment {
+fn summarise(measurements: &Measurements, merged: &mut Merged, warnings: &mut Warnings) -> Experiment {
     let mut experiment = Experiment::default();
     let mut threads = merged.threads.iter_mut().map(|(_, thread)| thread).peekable();
     for (index, process) in measurements.processes.iter().enumerate() {
@@ -295,8 +279,7 @@ fn process_sites<'a>(
     symbols: &'a Symbols,
 ) -> impl Iterator<Item = Site> + 'a {
     let signed = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
-    let site =
-        move |place: CodeAddress, counts| Some(Site { frame: *frames.get(&place.0)?, counts });
+    let site = move |place: CodeAddress, counts| Some(Site { frame: *frames.get(&place.0)?, counts });
     let sites = process.process.iter().flat_map(|file| &file.sites);
     let of_runtimes = sites.filter_map(move |found| {
         let counts = SplitCounts {

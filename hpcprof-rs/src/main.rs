@@ -26,8 +26,7 @@ fn main() -> ExitCode {
     // Modules are mapped while they are analysed.
     hpcstruct_rs::sigbus::end_with_message("hpcprof-rs");
     let mut out = BufWriter::new(std::io::stdout().lock());
-    let result =
-        run(cli, Style::for_stdout(), &mut out).and_then(|()| out.flush().map_err(Error::output));
+    let result = run(cli, Style::for_stdout(), &mut out).and_then(|()| out.flush().map_err(Error::output));
     match result {
         Ok(()) | Err(Error::OutputClosed) => ExitCode::SUCCESS,
         Err(Error::NotHeld { status }) => ExitCode::from(status),

@@ -12,8 +12,8 @@ use crate::catalogue::{Catalogue, Projection};
 use crate::checks;
 use crate::checks::answer::{Answer, Outcome, answer};
 use crate::cli::{
-    BuildArgs, CheckArgs, Cli, Command, DiffArgs, Format, PageArgs, PathArgs, RegionsArgs,
-    ReportFormat, TableFormat, ThreadsArgs, ViewArgs, Workers,
+    BuildArgs, CheckArgs, Cli, Command, DiffArgs, Format, PageArgs, PathArgs, RegionsArgs, ReportFormat,
+    TableFormat, ThreadsArgs, ViewArgs, Workers,
 };
 use crate::error::{Error, Result};
 use crate::exports;
@@ -80,8 +80,7 @@ pub fn run(cli: Cli, style: Style, out: &mut impl Write) -> Result<()> {
 }
 
 fn build_and_show(args: &BuildArgs, style: Style, out: &mut impl Write) -> Result<()> {
-    let thresholds =
-        Thresholds { idleness: args.idleness_threshold, overhead: args.overhead_threshold };
+    let thresholds = Thresholds { idleness: args.idleness_threshold, overhead: args.overhead_threshold };
     let inputs = match args.measurements.as_slice() {
         [] => vec![newest::run_directory(Path::new("."))?],
         given => given.to_vec(),
@@ -139,12 +138,7 @@ fn page(args: &PageArgs, out: &mut impl Write) -> Result<()> {
     let plain = Style { width: 100, line: usize::MAX, colour: false };
     // What a database cannot tell has no place on the page.
     let report = |command: &str| {
-        let of = [
-            "hpcprof-rs".as_ref(),
-            OsStr::new(command),
-            path.as_os_str(),
-            "--format=json".as_ref(),
-        ];
+        let of = ["hpcprof-rs".as_ref(), OsStr::new(command), path.as_os_str(), "--format=json".as_ref()];
         let mut json = Vec::new();
         run(Cli::try_parse_from(of).ok()?, plain, &mut json).ok()?;
         serde_json::from_slice(&json).ok()
@@ -153,12 +147,8 @@ fn page(args: &PageArgs, out: &mut impl Write) -> Result<()> {
     let thresholds = Thresholds::default();
     first_screen::print(&databases[0], thresholds, plain, &mut summary)?;
     let summary = String::from_utf8_lossy(&summary).into_owned();
-    let commands = [
-        ("advice", "advise"),
-        ("threads", "threads"),
-        ("regions", "regions"),
-        ("path", "critical-path"),
-    ];
+    let commands =
+        [("advice", "advise"), ("threads", "threads"), ("regions", "regions"), ("path", "critical-path")];
     let reports = commands.into_iter().filter_map(|(name, command)| Some((name, report(command)?)));
     let reports = [("summary", summary.into())].into_iter().chain(reports).collect();
     let page = Page { databases: &databases, reports, no_source: args.no_source };
@@ -169,8 +159,7 @@ fn threads(args: &ThreadsArgs, style: Style, out: &mut impl Write) -> Result<()>
     let catalogue = open(args.database.as_deref())?;
     let asked = args.metric.as_deref();
     let asked = asked.map(|text| catalogue.metric(text)).transpose()?;
-    let metric =
-        asked.as_ref().map_or(MetricSelector::Effort, |m| column(&catalogue, m, Metric::is_effort));
+    let metric = asked.as_ref().map_or(MetricSelector::Effort, |m| column(&catalogue, m, Metric::is_effort));
     let context = args.context.as_deref();
     let context = context.map(|text| catalogue.find_contexts(text)).transpose()?;
     let rows = match &context {
@@ -232,11 +221,10 @@ fn regions(args: &RegionsArgs, style: Style, out: &mut impl Write) -> Result<()>
     };
     let regions = find(&catalogue)?;
     let serial = args.serial.as_deref().map(|path| find(&Catalogue::open(path)?));
-    let (calibration, no_calibration) =
-        match calibration_of(&catalogue, args.calibration.as_deref())? {
-            Ok(calibration) => (Some(calibration), None),
-            Err(problem) => (None, Some(problem)),
-        };
+    let (calibration, no_calibration) = match calibration_of(&catalogue, args.calibration.as_deref())? {
+        Ok(calibration) => (Some(calibration), None),
+        Err(problem) => (None, Some(problem)),
+    };
     let known = overheads::Known {
         calibration,
         state: Some(match args.workers {
@@ -270,9 +258,7 @@ fn calibration_of(
         (None, [host]) => match calibration::file(host).filter(|file| file.is_file()) {
             Some(file) => file,
             None => {
-                return Ok(Err(format!(
-                    "run `hpcrun-rs calibrate` on {host}, or give --calibration FILE"
-                )));
+                return Ok(Err(format!("run `hpcrun-rs calibrate` on {host}, or give --calibration FILE")));
             }
         },
         (None, hosts) => {
@@ -326,9 +312,7 @@ fn column<'a>(
     is_known: fn(&Metric) -> bool,
 ) -> MetricSelector<'a> {
     match MetricSelector::from(expression) {
-        MetricSelector::Metric(m) if !is_known(&catalogue.metrics[m]) => {
-            MetricSelector::Derived(expression)
-        }
+        MetricSelector::Metric(m) if !is_known(&catalogue.metrics[m]) => MetricSelector::Derived(expression),
         metric => metric,
     }
 }
@@ -404,9 +388,7 @@ fn show(args: &ViewArgs, kind: ViewKind, style: Style, out: &mut impl Write) -> 
             let line = user_code.and_then(line);
             text::print(&view, &catalogue, metric, line.as_deref(), style, out)
         }
-        Format::Json if args.flat => {
-            json::print(&view, &catalogue, metric, options, Form::Flat, out)
-        },
+        Format::Json if args.flat => json::print(&view, &catalogue, metric, options, Form::Flat, out),
         Format::Json => {
             let levels = json::levels(&view);
             if levels > json::MANY_LEVELS {
@@ -448,8 +430,7 @@ fn whole_view(
     options: FoldOptions,
     (depth, metric): (Option<usize>, MetricSelector<'_>),
 ) -> Result<(View, Tree)> {
-    let Folded { tree, of } =
-        fold(&catalogue.contexts(options.projection)?, &catalogue.code, options);
+    let Folded { tree, of } = fold(&catalogue.contexts(options.projection)?, &catalogue.code, options);
     if args.format == Format::Folded {
         let contexts = 0..tree.nodes.len() as u32;
         metric.check_stackable(contexts.map(|context| tree.exclusive.of(context)))?;

@@ -80,11 +80,7 @@ pub struct Table<W: Write + Send>(SerializedFileWriter<W>);
 
 impl<W: Write + Send> Table<W> {
     /// Begins a file with columns of these names and types. Their values are not written.
-    pub fn begin(
-        out: W,
-        columns: &[Field<'_>],
-        properties: WriterPropertiesBuilder,
-    ) -> Result<Table<W>> {
+    pub fn begin(out: W, columns: &[Field<'_>], properties: WriterPropertiesBuilder) -> Result<Table<W>> {
         let compression = Compression::ZSTD(ZstdLevel::default());
         let properties = properties.set_compression(compression).build();
         let fields = columns.iter().map(|(name, column)| column.schema(name).map(Arc::new));

@@ -61,10 +61,7 @@ impl Place {
 
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_hpcprof-rs"));
-        command
-            .args(arguments)
-            .env("XDG_CACHE_HOME", self.temp.join("cache"))
-            .current_dir(self.temp.path());
+        command.args(arguments).env("XDG_CACHE_HOME", self.temp.join("cache")).current_dir(self.temp.path());
         command
     }
 

@@ -22,8 +22,7 @@ fn program(samples: [u64; 2]) -> Database {
 
 #[test]
 fn an_order_that_may_be_chance_is_said_once_in_every_view() {
-    let views =
-        ["top-down", "bottom-up", "bottom-up --metric idleness", "flat", "flat --metric samples"];
+    let views = ["top-down", "bottom-up", "bottom-up --metric idleness", "flat", "flat --metric samples"];
     // A part p of n samples errs by the root of p (1 - p) n.
     for (samples, percent) in [
         ([25, 16], Some("±13 %")),
@@ -38,8 +37,7 @@ fn an_order_that_may_be_chance_is_said_once_in_every_view() {
         for view in views {
             for columns in [60, 80] {
                 let screen = show_on(columns, &database, view);
-                let said: Vec<&str> =
-                    screen.lines().filter(|l| l.contains("few samples")).collect();
+                let said: Vec<&str> = screen.lines().filter(|l| l.contains("few samples")).collect();
                 let times = usize::from(percent.is_some());
                 assert_eq!(said.len(), times, "{view}: {screen}");
                 for line in said {

@@ -151,8 +151,7 @@ fn outcomes_are_exit_statuses_annotations_and_reports() {
     let idle = json["checks"][1]["value"].as_f64().expect("a value");
     assert!((idle - 0.3).abs() < 0.05, "{idle}");
     let (_, github, _) = run(&[holds, none, fails, "--format", "github"]);
-    let starts: Vec<&str> =
-        github.lines().map(|line| line.split(' ').next().unwrap_or("")).collect();
+    let starts: Vec<&str> = github.lines().map(|line| line.split(' ').next().unwrap_or("")).collect();
     assert_eq!(starts, ["::notice", "::warning", "::error"]);
     let (_, junit, _) = run(&[holds, none, fails, "--format", "junit"]);
     let junit = roxmltree::Document::parse(&junit).expect("XML");

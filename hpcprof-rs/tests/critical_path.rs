@@ -1,8 +1,8 @@
 //! Critical paths whose answers are known by construction, from the file to the screen.
 
 use crate::support::program::{
-    APP, APP_FILE, CALLER, CALLER_JOIN, CALLER_JOIN_CLOSURE, CLOSURE, EXECUTE, FUTEX, LEAF,
-    LEAF_ITERATOR, MAIN, MAIN_SERIAL, MEMCPY, SCHEDULER, SERIAL, START, run, run_of,
+    APP, APP_FILE, CALLER, CALLER_JOIN, CALLER_JOIN_CLOSURE, CLOSURE, EXECUTE, FUTEX, LEAF, LEAF_ITERATOR,
+    MAIN, MAIN_SERIAL, MEMCPY, SCHEDULER, SERIAL, START, run, run_of,
 };
 use crate::support::*;
 use hpc_formats::address::CodeAddress;
@@ -87,24 +87,11 @@ pub(crate) const GRAPHS: [Graph; 4] = [JOIN, SHARE_AND_ZEROING, BOTH_BRANCHES, N
 
 /// A function of a path, known by its samples.
 fn function(address: CodeAddress, zeroed: u64) -> Procedure {
-    Procedure {
-        name: ProcedureName::Function(address, 0),
-        work: 0,
-        on_path: 0,
-        zeroed_span: zeroed * MS,
-    }
+    Procedure { name: ProcedureName::Function(address, 0), work: 0, on_path: 0, zeroed_span: zeroed * MS }
 }
 
 fn segment(site: &Site, end: &Site, edge: Edge, thread: Option<u32>, time: u64) -> Segment<Site> {
-    Segment {
-        begin: site.clone(),
-        end: end.clone(),
-        edge,
-        rank: None,
-        thread,
-        time: time * MS,
-        count: 1,
-    }
+    Segment { begin: site.clone(), end: end.clone(), edge, rank: None, thread, time: time * MS, count: 1 }
 }
 
 /// A run with the path of a graph. Thread 1 has a context of each procedure, right below the entry: it has
@@ -197,8 +184,7 @@ fn known_graphs_have_their_answers() {
         assert_eq!(path["pid"], 100);
         assert_eq!(path["program"], "app");
         let segments = elements(&path, "segments");
-        let found: Vec<_> =
-            segments.iter().map(|s| (s["edge"].clone(), ms(&s["seconds"]))).collect();
+        let found: Vec<_> = segments.iter().map(|s| (s["edge"].clone(), ms(&s["seconds"]))).collect();
         let expected = graph.path.iter().map(|(edge, _, time, _)| (json!(edge.name()), *time));
         assert_eq!(found, expected.collect::<Vec<_>>());
         assert_eq!(found.iter().map(|(_, time)| time).sum::<u64>(), graph.span);
@@ -241,10 +227,7 @@ fn views_have_the_path() {
             let expected = [("on_path", "sum"), ("zeroed", "none")];
             for (name, aggregation) in expected {
                 let row = named(table, name);
-                assert_eq!(
-                    (&row["unit"], &row["aggregation"]),
-                    (&json!("seconds"), &json!(aggregation))
-                );
+                assert_eq!((&row["unit"], &row["aggregation"]), (&json!("seconds"), &json!(aggregation)));
             }
         }
         for kind in ["top-down", "bottom-up"] {
@@ -374,8 +357,7 @@ fn samples_of_the_path_keep_their_sum() {
     let roots = elements(&all, "roots").iter().map(|n| ms(&n["inclusive"]["on_path"]));
     assert_eq!(roots.sum::<u64>(), 65 + 3);
     assert_eq!(ms(&all["totals"]["work"]), 95);
-    let connection =
-        rusqlite::Connection::open(database.join("database.sqlite")).expect("a database");
+    let connection = rusqlite::Connection::open(database.join("database.sqlite")).expect("a database");
     let sql = "SELECT text FROM note WHERE text LIKE '%critical path%'";
     let note: String = connection.query_row(sql, [], |row| row.get(0)).expect("a note");
     has(&note, "samples of 1.000 s on its critical path belong to profiles that are missing");
@@ -441,8 +423,7 @@ fn doubts_come_first() {
         "lost_edges": {"untracked": 2, "procedure": 7}});
     assert_eq!(*quality, expected);
     path_of(&mut run).quality.exact_edges = 2000;
-    let few =
-        "events are 0.047 ms apart, on average: functions may gain more than is shown; mark them";
+    let few = "events are 0.047 ms apart, on average: functions may gain more than is shown; mark them";
     assert!(elements(&json(&self::database(&run), &[]), "doubts").contains(&json!(few)));
 }
 
@@ -476,8 +457,7 @@ fn what_begins_beside_the_path_is_listed_by_its_place() {
     let row = format!("10.000    30.000     32 %        3  {place} main.rs:");
     has(&page, &row);
     let flat = page.split_whitespace().collect::<Vec<_>>().join(" ");
-    let late =
-        format!("* little runs beside the first 10.0 ms of the path, until {place} begins it");
+    let late = format!("* little runs beside the first 10.0 ms of the path, until {place} begins it");
     has(&flat, &late);
 }
 
@@ -616,8 +596,7 @@ fn an_end_in_a_runtime_has_the_place_of_the_other_one() {
     let path = json(&database(&run), &[]);
     let segments = elements(&path, "segments").iter();
     let names: Vec<_> = segments.map(|s| [&s["begin"]["name"], &s["end"]["name"]]).collect();
-    let [execute, scheduler] =
-        ["work_stealing_rt::job::execute", "work_stealing_rt::worker::main_loop"];
+    let [execute, scheduler] = ["work_stealing_rt::job::execute", "work_stealing_rt::worker::main_loop"];
     let expected = [["app::serial"; 2], ["app::serial"; 2], [execute, scheduler]];
     assert_eq!(names, expected);
 }

@@ -47,8 +47,7 @@ fn nodes(diff: &Value) -> BTreeMap<String, Value> {
 fn significant(diff: &Value) -> Vec<String> {
     let nodes = nodes(diff);
     let marked = nodes.values().filter(|n| n["significant"] == true);
-    let mut names: Vec<String> =
-        marked.map(|n| n["name"].as_str().expect("a name").to_owned()).collect();
+    let mut names: Vec<String> = marked.map(|n| n["name"].as_str().expect("a name").to_owned()).collect();
     names.sort();
     names
 }
@@ -117,13 +116,11 @@ fn what_changed_is_found_and_nothing_else() {
         assert!(found.contains(&"app::leaf".to_owned()), "{found:?}");
         assert!(found.iter().all(|name| changed.contains(&name.as_str())), "{found:?}");
         let own = diff["procedures"].as_array().expect("procedures").iter();
-        let own: Vec<&Value> =
-            own.filter(|n| n["significant"] == true).map(|n| &n["name"]).collect();
+        let own: Vec<&Value> = own.filter(|n| n["significant"] == true).map(|n| &n["name"]).collect();
         assert_eq!(own, ["app::leaf"], "{diff}");
         let leaf = nodes(&diff).into_values().find(|n| n["name"] == "app::leaf").expect("a node");
         let truth = 1000.0 * 0.005 * 1.5;
-        let (difference, error) =
-            (number(&leaf["difference"]["effort"]), number(&leaf["error"]["effort"]));
+        let (difference, error) = (number(&leaf["difference"]["effort"]), number(&leaf["error"]["effort"]));
         assert!((difference - truth).abs() < 3.0 * error, "{difference} ± {error}");
     }
 }
@@ -197,8 +194,7 @@ fn text_and_csv_say_the_same() {
         let node = &all[&record[0]];
         for metric in METRICS {
             for column in ["a", "b", "difference", "error"] {
-                let cell: f64 =
-                    record[at(&format!("{metric} ({column})"))].parse().expect("a number");
+                let cell: f64 = record[at(&format!("{metric} ({column})"))].parse().expect("a number");
                 assert_eq!(cell, number(&node[column][metric]));
             }
         }

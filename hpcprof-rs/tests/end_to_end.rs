@@ -10,8 +10,7 @@ use serde_json::Value;
 const MS: i64 = 1_000_000;
 const SAMPLE: i64 = 5 * MS;
 
-const TASK: [&str; 5] =
-    ["_start", "app::main", "app::caller", "app::caller::{closure#0}", "app::leaf"];
+const TASK: [&str; 5] = ["_start", "app::main", "app::caller", "app::caller::{closure#0}", "app::leaf"];
 
 #[test]
 fn a_task_has_one_path_whether_stolen_or_not() {
@@ -85,8 +84,7 @@ fn anchors_continue_another_threads_context() {
     assert_eq!(third.native(anchor, CALLER), 2);
     run.threads = vec![first, second, third];
     let view = view(&database(&run), "top-down", &[]);
-    let path =
-        ["_start", "app::main", "app::serial", "loop at main.rs:61", "app::caller", "app::leaf"];
+    let path = ["_start", "app::main", "app::serial", "loop at main.rs:61", "app::caller", "app::leaf"];
     assert_eq!(exclusive(at_path(&view, &path), "work"), 10 * SAMPLE);
     assert_eq!(view["quality"]["rooted"], 11);
 }
@@ -224,13 +222,7 @@ fn system_code_that_users_call_again_does_not_recur() {
         .collect();
     assert_eq!(
         contexts[1..],
-        [
-            "memcpy (recursion, 2 deep)",
-            "app::caller",
-            "memcpy",
-            "app::caller::{closure#0}",
-            "app::leaf"
-        ],
+        ["memcpy (recursion, 2 deep)", "app::caller", "memcpy", "app::caller::{closure#0}", "app::leaf"],
         "{shown}"
     );
 }
@@ -262,10 +254,7 @@ fn an_empty_path_is_partial() {
         thread.sample(partial, 4, 0.0);
     });
     let view = view(&database(&run), "top-down", &[]);
-    assert_eq!(
-        view["quality"]["lost"],
-        serde_json::json!({"partial:empty-path": 3, "partial:too-deep": 4})
-    );
+    assert_eq!(view["quality"]["lost"], serde_json::json!({"partial:empty-path": 3, "partial:too-deep": 4}));
     assert_eq!(nanoseconds(&view["totals"]["work"]), 7 * SAMPLE);
 }
 

@@ -178,9 +178,8 @@ fn frames_have_the_lines_of_their_calls() {
     // The leaf of the task, of the created thread and of the partial path.
     let leaf = &callgrind.own[&place("app::leaf", APP_FILE, 41)];
     assert_eq!(leaf[0], (160 + 7 + 2) * PERIOD);
-    let call = |caller: &str, line, callee: &str| {
-        &callgrind.calls[&(caller.to_owned(), line, callee.to_owned())]
-    };
+    let call =
+        |caller: &str, line, callee: &str| &callgrind.calls[&(caller.to_owned(), line, callee.to_owned())];
     let of_task = call("app::caller", 22, "app::caller::{closure#0}")[0];
     assert_eq!(of_task, 200 * PERIOD);
     let of_serial = call("app::main", 13, "app::serial")[1];
@@ -217,8 +216,7 @@ fn a_recursion_is_counted_once_in_callgrinds_calls() {
     let callgrind = Callgrind::read(&export_text(&database(&run), "callgrind", &[]));
     let calls = |caller: &str, callee: &str| -> i64 {
         let calls = callgrind.calls.iter();
-        let matching =
-            calls.filter(|((from, _, to), _)| (from.as_str(), to.as_str()) == (caller, callee));
+        let matching = calls.filter(|((from, _, to), _)| (from.as_str(), to.as_str()) == (caller, callee));
         matching.map(|(_, amounts)| amounts[0]).sum()
     };
     let closure = "app::caller::{closure#0}";
@@ -264,8 +262,7 @@ fn hostile_run() -> Run {
     for (index, (name, _)) in (0_u32..).zip(HOSTILE) {
         let start = 0x1000 + 0x100 * u64::from(index);
         let file = "/src/\"<&\n>.rs";
-        let procedure =
-            app.procedure(name, Some((file, index + 1)), hpc_formats::structure::Origin::User);
+        let procedure = app.procedure(name, Some((file, index + 1)), hpc_formats::structure::Origin::User);
         app.span(start, procedure, None, (file, index + 1), None);
         note = thread.native(note, at(APP, start));
         thread.sample(note, 1, 0.0);
@@ -471,8 +468,7 @@ fn go_tool_pprof_reads_the_totals() {
             let options = ["tool", "pprof", "-top", "-unit=ns", &index, text(file)];
             let output = installed("go", &options).expect("go is installed");
             // `Showing nodes accounting for 1ns, 100% of 1ns total`
-            let shown =
-                output.lines().find_map(|l| l.split_once("% of ")?.1.strip_suffix("ns total"));
+            let shown = output.lines().find_map(|l| l.split_once("% of ")?.1.strip_suffix("ns total"));
             let total = nanoseconds(&json["totals"][metric]);
             match shown {
                 Some(shown) => assert_eq!(shown.parse(), Ok(total), "{output}"),

@@ -31,8 +31,7 @@ fn unit(powers: [i32; 3]) -> Unit {
 }
 
 fn parse(text: &str) -> Result<Expression, Problem> {
-    let variables =
-        METRICS.map(|(name, powers, adds_up)| Variable { name, unit: unit(powers), adds_up });
+    let variables = METRICS.map(|(name, powers, adds_up)| Variable { name, unit: unit(powers), adds_up });
     Expression::parse(text, &variables)
 }
 

@@ -174,10 +174,7 @@ fn time_in_which_nobody_worked_comes_first() {
     p.ends(1_001);
     let screen = p.screen();
     let line = screen.lines().nth(2).expect("a line");
-    assert!(
-        line.starts_with("unattributed wait: about 0.051 s of the wall time, 5.1 %"),
-        "{screen}"
-    );
+    assert!(line.starts_with("unattributed wait: about 0.051 s of the wall time, 5.1 %"), "{screen}");
     lacks(&screen, "effective");
     lacks(&screen, "verdict");
     assert_eq!(screen.matches("unattributed wait").count(), 1);
@@ -213,18 +210,9 @@ fn who_had_the_cores_is_told_from_nobody_worked() {
 fn wrappers_closures_and_libraries_are_no_rows() {
     let mut p = Program::new();
     let main = p.own("app::main");
-    let build = p.procedure(
-        "/opt/app",
-        "pool::Builder::build",
-        "/h/.cargo/registry/src/x/pool/lib.rs",
-        User,
-    );
-    let scope = p.procedure(
-        "/opt/app",
-        "crossbeam::Scope::spawn",
-        "/h/.cargo/registry/src/x/cb/lib.rs",
-        User,
-    );
+    let build = p.procedure("/opt/app", "pool::Builder::build", "/h/.cargo/registry/src/x/pool/lib.rs", User);
+    let scope =
+        p.procedure("/opt/app", "crossbeam::Scope::spawn", "/h/.cargo/registry/src/x/cb/lib.rs", User);
     let invoke = p.own("std::thread::_Invoker<std::tuple<main::{lambda()#1}> >::operator()");
     let lambda = p.own("app::solve::{lambda(int)#1}::operator()(int) const");
     let closure = p.own("app::main::{closure#0}");
@@ -244,8 +232,7 @@ fn a_program_of_libraries_has_their_rows() {
     let mut p = Program::new();
     p.run.start.executable = "/usr/bin/python3.12".to_owned();
     let python = |p: &mut Program, name| p.procedure("/usr/bin/python3.12", name, "", User);
-    let (run_main, eval) =
-        (python(&mut p, "Py_RunMain"), python(&mut p, "_PyEval_EvalFrameDefault"));
+    let (run_main, eval) = (python(&mut p, "Py_RunMain"), python(&mut p, "_PyEval_EvalFrameDefault"));
     let gemm = p.procedure("/usr/lib/python3/site-packages/x.so", "dgemm", "", User);
     let fft = p.procedure("/usr/lib/python3/site-packages/x.so", "fft", "", User);
     p.sample(&[run_main, eval, gemm], 100, 0.0).sample(&[run_main, eval, fft], 60, 0.0).sample_by(
@@ -281,18 +268,14 @@ fn helpers_that_spin_by_the_clock_are_no_rows() {
         .sample_by(2, &[main, spin, clock], 80, 0.0);
     let mut found = rows(&p.screen());
     found.sort();
-    assert_eq!(
-        found,
-        ["main", "phase_a", "phase_b"].map(|name| format!("{name} (mostly clock_gettime)"))
-    );
+    assert_eq!(found, ["main", "phase_a", "phase_b"].map(|name| format!("{name} (mostly clock_gettime)")));
 }
 
 #[test]
 fn spinning_in_a_sleep_is_named_as_what_it_is() {
     let mut p = Program::new();
     let (main, group) = (p.own("app::main"), p.own("app::group"));
-    let ticker =
-        p.procedure("/opt/app", "bar::ticker", "/h/.cargo/registry/src/x/bar/lib.rs", User);
+    let ticker = p.procedure("/opt/app", "bar::ticker", "/h/.cargo/registry/src/x/bar/lib.rs", User);
     let (sleep, nanosleep) = (p.libc("sleep"), p.libc("clock_nanosleep@@GLIBC_2.17"));
     p.sample(&[main, group], 170, 0.0).sample(&[main, ticker], 10, 0.0).sample_by(
         2,

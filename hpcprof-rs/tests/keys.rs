@@ -21,8 +21,7 @@ struct Build {
     inlines: bool,
 }
 
-const OLD: Build =
-    Build { file: FILE, lines: 0, iterator: "core::iter::Map::fold", inlines: false };
+const OLD: Build = Build { file: FILE, lines: 0, iterator: "core::iter::Map::fold", inlines: false };
 const NEW: Build = Build {
     file: OTHER_FILE,
     lines: 137,
@@ -52,8 +51,7 @@ fn run(build: &Build, samples: &[(usize, u64)]) -> Run {
     let std = ("/rustc/library/iter.rs", 100);
     let step = app.inlined(main, None, build.iterator, Some(std), line(30), System);
     let over = app.looping(main, Some(step), std, System);
-    let closure =
-        app.inlined(main, Some(over), "app::main::{closure#0}", Some(line(31)), std, User);
+    let closure = app.inlined(main, Some(over), "app::main::{closure#0}", Some(line(31)), std, User);
     app.span(0x1030, main, Some(closure), line(32), None);
     let leaf = match build.inlines {
         true => Some(app.inlined(main, None, "app::leaf", Some(line(50)), line(41), User)),

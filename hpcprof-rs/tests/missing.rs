@@ -151,13 +151,8 @@ fn children_that_ran_unprofiled() {
     child.cpu().process_ns = 500 * MS;
     let (view, _) = shown(&[&run, &child]);
     assert_one(&missing(&view), "children that ran unprofiled", 1_200 * MS);
-    run.unprofiled = vec![
-        Unprofiled {
-            executable: "./static".to_owned(),
-            reason: "statically linked".to_owned(),
-        };
-        2
-    ];
+    run.unprofiled =
+        vec![Unprofiled { executable: "./static".to_owned(), reason: "statically linked".to_owned() }; 2];
     let (view, screen) = shown(&[&run, &child]);
     assert_one(&missing(&view), "(./static, 2 times: statically linked)", 1_200 * MS);
     assert_eq!(

@@ -93,9 +93,7 @@ fn expected(json: &Value, metric: &str) -> BTreeMap<String, i64> {
 
 fn assert_same(page: &Page, number: usize, database: &Path) {
     let json = view(database, "top-down", &[]);
-    for (metric, own) in
-        page.text["metrics"].as_array().expect("metrics").iter().zip(&page.own[number])
-    {
+    for (metric, own) in page.text["metrics"].as_array().expect("metrics").iter().zip(&page.own[number]) {
         let metric = metric["name"].as_str().expect("a name");
         match &json["totals"][metric] {
             Value::Null => assert!(own.is_empty() || metric == "samples", "{metric}"),

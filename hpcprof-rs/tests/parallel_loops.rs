@@ -94,13 +94,8 @@ pub(crate) fn two_loops(source: &str) -> Run {
     let leaf = second.natives(shim, &[HELPER, FOLD, CLOSURE]);
     second.sample(leaf, 20, 0.0);
     run.threads = vec![first, second];
-    let site = |place, splits, steals, stolen_ns| SiteCounts {
-        place,
-        splits,
-        steals,
-        stolen_ns,
-        executions: 0,
-    };
+    let site =
+        |place, splits, steals, stolen_ns| SiteCounts { place, splits, steals, stolen_ns, executions: 0 };
     run.sites = vec![
         site(MAIN_FIRST, 4, 1, 70),
         site(HELPER, 16, 3, 30),
@@ -160,11 +155,7 @@ fn the_splitting_is_one_node_for_each_call_named_by_the_source() {
     assert_eq!(counts["steals"], 4);
     assert_eq!(nanoseconds(&counts["stolen_seconds"]), 100);
     assert_eq!(counts["shared_by"], 2);
-    assert_eq!(
-        nanoseconds(&counts["mean_task_seconds"]),
-        70 * SAMPLE / 25,
-        "the work of both by the splits"
-    );
+    assert_eq!(nanoseconds(&counts["mean_task_seconds"]), 70 * SAMPLE / 25, "the work of both by the splits");
     let second = loops.iter().find(|n| n["line"] == 7).expect("the second");
     assert_eq!(second["parallel_loop"]["splits"], 16);
     let shown = show(&database, "top-down");

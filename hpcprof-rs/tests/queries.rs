@@ -169,8 +169,7 @@ fn no_view_counts_anything_twice() {
                 assert_eq!(nanoseconds(sum), nanoseconds(total), "{metric} of {view}");
             }
         }
-        let tree =
-            "SELECT COUNT(*) FROM top_down t WHERE t.parent IS NOT NULL AND NOT EXISTS (SELECT 1
+        let tree = "SELECT COUNT(*) FROM top_down t WHERE t.parent IS NOT NULL AND NOT EXISTS (SELECT 1
             FROM context p WHERE p.id = t.parent AND p.id < t.context AND p.last >= t.last)";
         assert_eq!(select(&connection, tree), ["0"]);
     }
@@ -231,8 +230,7 @@ fn the_page_of_many_runs_tells_the_truth() {
         }
         let hosts = of("Slowest hosts");
         assert_eq!(hosts.len(), 2, "{reader}");
-        for (row, (host, wall, ratio)) in hosts.iter().zip([("slow", 3.0, 1.2), ("fast", 2.0, 0.8)])
-        {
+        for (row, (host, wall, ratio)) in hosts.iter().zip([("slow", 3.0, 1.2), ("fast", 2.0, 0.8)]) {
             assert_eq!((&row[0], integer(&row[1])), (&Value::from(host), 10), "{reader}");
             let (mean, sigma) = (nanoseconds(&row[2]), nanoseconds(&row[3]));
             assert_eq!((mean, sigma), ((wall * 1e9) as i64, 0), "{reader}");

@@ -158,8 +158,7 @@ fn two_hosts_in_one_directory_are_two_parts() {
 
 #[test]
 fn two_ranks_on_one_host_share_its_cores_and_its_clock() {
-    let parts =
-        [part("alpha", (500_000, 1_000), 1_000, 100), part("alpha", (500_400, 1_400), 1_000, 60)];
+    let parts = [part("alpha", (500_000, 1_000), 1_000, 100), part("alpha", (500_400, 1_400), 1_000, 60)];
     let (screen, view, sets) = built(&parts, &[]);
     assert_eq!(sets, [1, 1]);
     has(&screen, "wall 1.400 s, 2 parts, 2 threads, 2 processes, 2 cores");
@@ -170,8 +169,7 @@ fn two_ranks_on_one_host_share_its_cores_and_its_clock() {
 #[test]
 fn repeated_runs_add_up() {
     let job = |begin: u64, job: &str| {
-        let mut parts =
-            [part("alpha", (begin, begin), 1_000, 100), part("beta", (begin, begin), 900, 60)];
+        let mut parts = [part("alpha", (begin, begin), 1_000, 100), part("beta", (begin, begin), 900, 60)];
         for part in &mut parts {
             part.start.job = job.to_owned();
         }
@@ -189,8 +187,7 @@ fn repeated_runs_add_up() {
 
 #[test]
 fn steps_of_one_job_on_one_host_follow_each_other() {
-    let mut parts =
-        [part("alpha", (1_000, 1_000), 1_000, 100), part("alpha", (9_000, 9_000), 500, 60)];
+    let mut parts = [part("alpha", (1_000, 1_000), 1_000, 100), part("alpha", (9_000, 9_000), 500, 60)];
     for part in &mut parts {
         part.start.job = "17".to_owned();
     }
@@ -201,8 +198,7 @@ fn steps_of_one_job_on_one_host_follow_each_other() {
 
 #[test]
 fn clocks_of_the_hosts_of_a_job_may_differ() {
-    let parts =
-        [part("alpha", (500_000, 1_000), 1_000, 100), part("beta", (7, 3_600_000), 1_100, 60)];
+    let parts = [part("alpha", (500_000, 1_000), 1_000, 100), part("beta", (7, 3_600_000), 1_100, 60)];
     let (_, view, sets) = built(&parts, &["--job"]);
     assert_eq!(sets, [1, 1]);
     assert_eq!(wall_and_wait(&view), (1_100, 1_100 - 2 * 800 / 4));

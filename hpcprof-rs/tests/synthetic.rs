@@ -4,8 +4,7 @@ use crate::support::synthetic::{Shape, Totals, write};
 use crate::support::{TempDir, text, tool, view};
 use std::path::Path;
 
-const SHAPE: Shape =
-    Shape { threads: 12, contexts: 700, depth: 25, procedures: 3000, share: 0.1, seed: 1 };
+const SHAPE: Shape = Shape { threads: 12, contexts: 700, depth: 25, procedures: 3000, share: 0.1, seed: 1 };
 
 #[test]
 fn the_database_has_the_totals_and_all_contexts() {
@@ -24,20 +23,15 @@ fn the_database_has_the_totals_and_all_contexts() {
     arguments.extend(["-o", text(&database)]);
     tool(&arguments).expect("build");
     let view = view(&database, "top-down", &["--flat", "--lines"]);
-    for (metric, total) in [
-        ("work", truth.work_ns),
-        ("overhead:sync", truth.overhead_ns),
-        ("idleness", truth.idleness_ns),
-    ] {
+    for (metric, total) in
+        [("work", truth.work_ns), ("overhead:sync", truth.overhead_ns), ("idleness", truth.idleness_ns)]
+    {
         let read = crate::support::nanoseconds(&view["totals"][metric]);
         assert_eq!(read, total as i64, "{metric}");
         assert!(read > 0, "{metric}");
     }
     let quality = &view["quality"];
-    assert_eq!(
-        (&quality["samples"], &quality["rooted"]),
-        (&truth.samples.into(), &quality["samples"])
-    );
+    assert_eq!((&quality["samples"], &quality["rooted"]), (&truth.samples.into(), &quality["samples"]));
     assert_eq!(quality["lost"], serde_json::json!({}));
     assert_eq!(quality["missing"], serde_json::json!([]));
     // A line is where a path ends: as many as there are contexts.
@@ -54,8 +48,7 @@ fn a_seed_gives_the_same_files() {
         let entries = std::fs::read_dir(&directory).expect("directory");
         let paths = entries.map(|entry| entry.expect("entry").path());
         let read = |path: &Path| std::fs::read(path).expect("file");
-        let mut files: Vec<_> =
-            paths.filter(|path| path.is_file()).map(|path| read(&path)).collect();
+        let mut files: Vec<_> = paths.filter(|path| path.is_file()).map(|path| read(&path)).collect();
         files.sort();
         files
     };

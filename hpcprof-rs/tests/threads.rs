@@ -88,9 +88,8 @@ fn threads_have_what_they_recorded() {
         for (process, run) in processes.iter().zip(runs) {
             assert_eq!(process["pid"], run.start.pid);
             assert_eq!(process["threads"], run.threads.len());
-            let of = |value: fn(&ThreadBuilder) -> f64| -> Vec<f64> {
-                run.threads.iter().map(value).collect()
-            };
+            let of =
+                |value: fn(&ThreadBuilder) -> f64| -> Vec<f64> { run.threads.iter().map(value).collect() };
             let statistics = &process["statistics"];
             check_spread(&statistics["idleness"], &of(|t| seconds(t.idleness_ns)), 0.0);
             check_spread(&statistics["samples"], &of(|t| t.samples as f64), 0.0);
@@ -102,9 +101,8 @@ fn threads_have_what_they_recorded() {
         // The same in CSV.
         let csv = show(&database, "threads --format csv");
         let mut csv = csv::Reader::from_reader(csv.as_bytes());
-        let column = |name: &str, header: &csv::StringRecord| {
-            header.iter().position(|h| h == name).expect("a column")
-        };
+        let column =
+            |name: &str, header: &csv::StringRecord| header.iter().position(|h| h == name).expect("a column");
         let header = csv.headers().expect("a header").clone();
         let (kind, effort) = (column("row", &header), column("effort", &header));
         let records: Vec<csv::StringRecord> = csv.records().collect::<Result<_, _>>().expect("CSV");

@@ -23,10 +23,7 @@ fn folders() -> Vec<PathBuf> {
 }
 
 /// Tries `put` with each of the folders until it succeeds. `what` names the content in the error message.
-pub fn install(
-    what: &str,
-    put: impl Fn(&Path) -> Result<PathBuf, String>,
-) -> Result<PathBuf, Failure> {
+pub fn install(what: &str, put: impl Fn(&Path) -> Result<PathBuf, String>) -> Result<PathBuf, Failure> {
     let mut reasons = Vec::new();
     for folder in folders() {
         match put(&folder) {
@@ -70,7 +67,5 @@ pub fn put(file: &Path, content: &[u8]) -> Result<(), String> {
 
 /// FNV-1a, for file names only; it is no proof of the content.
 pub fn fingerprint(bytes: impl IntoIterator<Item = u8>) -> u64 {
-    bytes
-        .into_iter()
-        .fold(0xcbf2_9ce4_8422_2325, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3))
+    bytes.into_iter().fold(0xcbf2_9ce4_8422_2325, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3))
 }

@@ -47,9 +47,7 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> Result<ExitC
     let path = match options.output {
         Some(path) => path,
         None => calibration::file(&calibration::host()).ok_or_else(|| {
-            Failure::own(
-                "no place for the calibration: set HOME or XDG_CACHE_HOME, or give -o FILE",
-            )
+            Failure::own("no place for the calibration: set HOME or XDG_CACHE_HOME, or give -o FILE")
         })?,
     };
     let cores = std::thread::available_parallelism()
@@ -130,16 +128,11 @@ fn print(calibration: &Calibration, out: &mut impl Write) -> io::Result<()> {
             Construct::Install => "-".to_owned(),
             _ => format!("{:.2}", start_up::model::break_even(row.start_up_ns, row.workers) / 1e3),
         };
-        let cost =
-            |row: &Row| format!("{:.2} ±{:.2}", row.start_up_ns / 1e3, row.deviation_ns / 1e3);
+        let cost = |row: &Row| format!("{:.2} ±{:.2}", row.start_up_ns / 1e3, row.deviation_ns / 1e3);
         let name = format!("{} ({})", awake.construct.name(), awake.place.name());
         let p = awake.workers;
         let (costs, pays) = ([cost(awake), cost(asleep)], [pays(awake), pays(asleep)]);
-        writeln!(
-            out,
-            "{name:<22}{p:>4}{:>18}{:>18}{:>18}{:>10}",
-            costs[0], costs[1], pays[0], pays[1]
-        )?;
+        writeln!(out, "{name:<22}{p:>4}{:>18}{:>18}{:>18}{:>10}", costs[0], costs[1], pays[0], pays[1])?;
     }
     Ok(())
 }

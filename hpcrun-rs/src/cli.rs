@@ -180,9 +180,7 @@ fn parse_events(texts: &[String]) -> Result<Events, String> {
         [] => "cpu-time",
         [event] => event,
         [first, second, ..] => {
-            return Err(format!(
-                "-e {first:?} and -e {second:?}: one event is sampled; leave one out"
-            ));
+            return Err(format!("-e {first:?} and -e {second:?}: one event is sampled; leave one out"));
         }
     };
     Ok(Events { sampled: parse_event(sampled)?, lock_wait: !locks.is_empty() })

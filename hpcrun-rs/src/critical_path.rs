@@ -61,8 +61,7 @@ fn summary(paths: &[CriticalPath]) -> (u64, String) {
         _ => format!("of {} ranks", paths.len()),
     };
     let [work, span_ms] = [work, span].map(|time| time as f64 * 1e-6);
-    let mut text =
-        format!("{who}: work {work:.3} ms, span {span_ms:.3} ms, parallelism {parallelism:.2}");
+    let mut text = format!("{who}: work {work:.3} ms, span {span_ms:.3} ms, parallelism {parallelism:.2}");
     let lost: u64 = paths.iter().map(|path| path.quality.missing_edges()).sum();
     if lost > 0 {
         text.push_str(&format!("; {lost} edges are lost"));

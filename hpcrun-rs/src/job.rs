@@ -18,11 +18,7 @@ pub(crate) struct Job {
 /// The variables of launchers: rank, number of ranks, and what names a job together. A launcher that names
 /// none (MPICH's Hydra) is known by its process.
 const LAUNCHERS: [(&str, &str, &[&str]); 4] = [
-    (
-        "OMPI_COMM_WORLD_RANK",
-        "OMPI_COMM_WORLD_SIZE",
-        &["PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"],
-    ),
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", &["PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"]),
     ("PMI_RANK", "PMI_SIZE", &["PMI_JOBID", "SLURM_STEP_ID", "SLURM_JOB_ID"]),
     ("PMIX_RANK", "SLURM_NTASKS", &["PMIX_NAMESPACE"]),
     ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", &["SLURM_JOB_ID", "SLURM_STEP_ID"]),
@@ -35,10 +31,7 @@ impl Job {
         Job::of(|name| std::env::var(name).ok(), launcher)
     }
 
-    fn of(
-        variable: impl Fn(&str) -> Option<String>,
-        launcher: impl Fn() -> Option<String>,
-    ) -> Option<Job> {
+    fn of(variable: impl Fn(&str) -> Option<String>, launcher: impl Fn() -> Option<String>) -> Option<Job> {
         let number = |name| variable(name)?.parse::<u32>().ok();
         LAUNCHERS.iter().find_map(|(rank, ranks, names)| {
             let (rank, ranks) = (number(rank)?, number(ranks)?);

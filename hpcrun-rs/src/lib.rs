@@ -73,10 +73,9 @@ fn run(arguments: impl IntoIterator<Item = OsString>) -> Result<ExitCode, Failur
         Some(directory) if options.report || options.critical_path.is_some() => {
             return report::supervise(prepared.command, directory, &options, prepared.job.as_ref());
         }
-        Some(directory) if !options.quiet && is_first => message!(
-            "hpcrun-rs: measuring into {0}; afterwards: hpcprof-rs {0}",
-            output::display(directory)
-        ),
+        Some(directory) if !options.quiet && is_first => {
+            message!("hpcrun-rs: measuring into {0}; afterwards: hpcprof-rs {0}", output::display(directory))
+        }
         None if options.report => message!("hpcrun-rs: warning: there will be nothing to report"),
         _ => {}
     }

@@ -12,11 +12,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// Makes the directory and checks that it can be written.
-pub(crate) fn create(
-    asked: Option<&Path>,
-    program: &Path,
-    job: Option<&Job>,
-) -> Result<PathBuf, Failure> {
+pub(crate) fn create(asked: Option<&Path>, program: &Path, job: Option<&Job>) -> Result<PathBuf, Failure> {
     let directory = match (asked, job) {
         (Some(directory), _) => directory.to_owned(),
         (None, Some(job)) => PathBuf::from(format!("{}-{}", base(program, "measurements"), job.id)),
@@ -53,8 +49,7 @@ fn make_or_reuse_empty(directory: &Path) -> Result<(), Failure> {
         return fs::create_dir_all(directory).map_err(|e| cannot_create(directory, &e));
     }
     if error.kind() == io::ErrorKind::AlreadyExists && directory.is_dir() {
-        let is_empty =
-            fs::read_dir(directory).map_err(|e| cannot_create(directory, &e))?.next().is_none();
+        let is_empty = fs::read_dir(directory).map_err(|e| cannot_create(directory, &e))?.next().is_none();
         if is_empty {
             return Ok(());
         }
@@ -82,11 +77,7 @@ fn make_or_join(directory: &Path, job: &Job) -> Result<(), Failure> {
 }
 
 /// Makes a folder for measurements and databases of a program.
-pub(crate) fn create_folder(
-    asked: Option<&Path>,
-    program: &Path,
-    of: &str,
-) -> Result<PathBuf, Failure> {
+pub(crate) fn create_folder(asked: Option<&Path>, program: &Path, of: &str) -> Result<PathBuf, Failure> {
     match asked {
         Some(directory) => {
             make_or_reuse_empty(directory)?;

@@ -27,11 +27,8 @@ pub(crate) fn find(arguments: &[OsString]) -> Result<PathBuf, Failure> {
             Err(_) => {}
         }
     }
-    let here = if name.is_file() {
-        format!("; did you mean ./{}?", text::shown(name))
-    } else {
-        String::new()
-    };
+    let here =
+        if name.is_file() { format!("; did you mean ./{}?", text::shown(name)) } else { String::new() };
     Err(refused.unwrap_or_else(|| {
         Failure::NotFound(format!("{}: no such program in PATH{here}", text::shown(name)))
     }))
@@ -66,10 +63,7 @@ pub(crate) struct Inspected {
 pub(crate) fn inspect(path: &Path) -> Result<Inspected, Failure> {
     let search = std::env::var_os("PATH").unwrap_or_else(|| DEFAULT_PATH.into());
     let Some(Found { executable, obstacle }) = preload::obstacle(path, &search) else {
-        return Ok(Inspected {
-            is_profiled: true,
-            warnings: missing_symbols(path).into_iter().collect(),
-        });
+        return Ok(Inspected { is_profiled: true, warnings: missing_symbols(path).into_iter().collect() });
     };
     let (file, reason, remedy) = (text::shown(&executable), obstacle.reason(), obstacle.remedy());
     let is_static = obstacle == Obstacle::Static;

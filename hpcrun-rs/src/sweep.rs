@@ -69,12 +69,9 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> Result<ExitC
     options.workers.sort_unstable();
     options.workers.dedup();
     if options.workers.len() < 2 {
-        return Err(Failure::own(
-            "one number of workers has nothing to compare: give --workers 1,2,4",
-        ));
+        return Err(Failure::own("one number of workers has nothing to compare: give --workers 1,2,4"));
     }
-    let folder =
-        output::create_folder(options.output.as_deref(), Path::new(&options.program[0]), "sweep")?;
+    let folder = output::create_folder(options.output.as_deref(), Path::new(&options.program[0]), "sweep")?;
     let all = options.workers.iter().map(|workers| folder.join(workers.to_string()));
     let databases: Vec<PathBuf> = all.collect();
     let parts = |workers: u32, turn: u32| folder.join(format!("{workers}-run-{turn}"));
@@ -187,8 +184,7 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Options::command().debug_assert();
-        let o =
-            Options::parse_from(["x", "--workers", "1,2", "--", "prog", "-t{workers}", "--repeat"]);
+        let o = Options::parse_from(["x", "--workers", "1,2", "--", "prog", "-t{workers}", "--repeat"]);
         assert_eq!((o.workers, o.program.len(), o.repeat), (vec![1, 2], 3, 1));
         assert!(Options::try_parse_from(["x", "--workers", "0,2", "prog"]).is_err());
     }

@@ -74,12 +74,7 @@ fn limit(dwarf: &Dwarf<'_>, threads: usize) -> usize {
         headers.push(header);
     }
     headers.sort_by_key(|h| std::cmp::Reverse(h.length_including_self()));
-    let seen = parallel::for_each(
-        &headers,
-        threads,
-        || 0,
-        |seen, _, header| *seen += read(dwarf, *header),
-    );
+    let seen = parallel::for_each(&headers, threads, || 0, |seen, _, header| *seen += read(dwarf, *header));
     seen.into_iter().sum()
 }
 
@@ -115,9 +110,9 @@ fn file(path: &Path) {
     })
     .expect("sections");
     let executable = u64::from(object::elf::SHF_EXECINSTR);
-    let sections = elf.sections().filter(
-        |s| matches!(s.flags(), SectionFlags::Elf { sh_flags } if sh_flags & executable != 0),
-    );
+    let sections = elf
+        .sections()
+        .filter(|s| matches!(s.flags(), SectionFlags::Elf { sh_flags } if sh_flags & executable != 0));
     let code: Vec<&[u8]> = sections.filter_map(|s| s.data().ok()).collect();
     let pieces: Vec<&[u8]> = code.iter().flat_map(|c| c.chunks(PIECE)).collect();
     for threads in [1, 2] {

@@ -42,8 +42,7 @@ impl Cache {
             // The specification of these variables forbids relative paths.
             path.filter(|p| p.is_absolute())
         };
-        let base =
-            variable("XDG_CACHE_HOME").or_else(|| variable("HOME").map(|h| h.join(".cache")));
+        let base = variable("XDG_CACHE_HOME").or_else(|| variable("HOME").map(|h| h.join(".cache")));
         Some(Cache::at(&base?.join("hpcrun-rs/structure")))
     }
 
@@ -221,8 +220,7 @@ impl Kept {
     /// Whether everything that is wanted was analysed.
     fn answers(&self, options: &Options) -> bool {
         let structure = &self.structure;
-        let known =
-            |a: &u64| structure.span_at(*a).is_some() || self.nowhere.binary_search(a).is_ok();
+        let known = |a: &u64| structure.span_at(*a).is_some() || self.nowhere.binary_search(a).is_ok();
         let wanted = options.addresses.as_ref();
         structure.complete || wanted.is_some_and(|wanted| wanted.iter().all(known))
     }

@@ -167,12 +167,7 @@ pub fn loops(path: &Path, threads: usize) -> Result<Vec<code::ProcedureLoops>, S
 }
 
 /// Analyses the module `path` with these bytes. `is_file`: other files may lie beside it.
-fn analyse_in(
-    path: &Path,
-    data: &[u8],
-    is_file: bool,
-    options: &Options,
-) -> Result<Unfinished, StructError> {
+fn analyse_in(path: &Path, data: &[u8], is_file: bool, options: &Options) -> Result<Unfinished, StructError> {
     let image = Image::parse(path, data)?;
     let mut notes = Vec::new();
     let threads = options.threads.max(1);
@@ -237,13 +232,8 @@ fn analyse_in(
     notes.extend(products.iter().flat_map(|p| p.notes.iter().cloned()));
     let code_map = CodeMap::new(&inputs, &products, &unwind);
     let by_procedure = code_map.by_procedure();
-    let sources = loops::Sources {
-        image: &image,
-        memory: &memory,
-        symbols: &symbols,
-        unwind: &unwind,
-        threads,
-    };
+    let sources =
+        loops::Sources { image: &image, memory: &memory, symbols: &symbols, unwind: &unwind, threads };
     let noted = columns::entries(&code_map, &classifier);
     let found = match options.loops {
         true => loops::find(&code_map, &by_procedure, wanted.is_all(), &noted, &sources),
@@ -297,10 +287,7 @@ impl Unfinished {
 }
 
 /// Analyses all units that may have wanted code.
-fn products(
-    inputs: &Inputs<'_, '_>,
-    progress: Option<&Progress>,
-) -> Vec<unit_analysis::UnitAnalysis> {
+fn products(inputs: &Inputs<'_, '_>, progress: Option<&Progress>) -> Vec<unit_analysis::UnitAnalysis> {
     let units = inputs.debug.compilation_units();
     let units = units.filter(|unit| may_have(inputs.debug, inputs.wanted, *unit));
     let units: Vec<u32> = units.collect();
@@ -320,8 +307,7 @@ fn products(
 
 /// Whether a unit's stated ranges hold wanted addresses; one that states none may.
 fn may_have(debug: &dwarf::Debug<'_>, wanted: &AddressFilter, unit: u32) -> bool {
-    wanted.is_all()
-        || debug.unit_ranges(unit).is_none_or(|ranges| ranges.iter().any(|r| wanted.hits(r)))
+    wanted.is_all() || debug.unit_ranges(unit).is_none_or(|ranges| ranges.iter().any(|r| wanted.hits(r)))
 }
 
 /// Each note once, on one line, with the number of times that it was made.
@@ -364,10 +350,12 @@ fn what_is_missing(debug: &dwarf::Debug<'_>, symbols: &Symbols<'_>) -> Option<St
     }
     Some(if symbols.has_symtab {
         "no debug information: source lines and inlined code are missing; build with -g, or for Rust \
-         with CARGO_PROFILE_RELEASE_DEBUG=line-tables-only".to_owned()
+         with CARGO_PROFILE_RELEASE_DEBUG=line-tables-only"
+            .to_owned()
     } else {
         "stripped: names, source lines and inlined code are missing; build with \
          CARGO_PROFILE_RELEASE_STRIP=none CARGO_PROFILE_RELEASE_DEBUG=line-tables-only, or -g and no \
-         -s for C, or install its debug package".to_owned()
+         -s for C, or install its debug package"
+            .to_owned()
     })
 }

@@ -142,11 +142,7 @@ fn run(arguments: &Arguments) -> Result<bool, StructError> {
 }
 
 /// The structure of the module at `path`, from the cache where it has it.
-fn structure_of(
-    arguments: &Arguments,
-    path: &Path,
-    options: &Options,
-) -> Result<Structure, StructError> {
+fn structure_of(arguments: &Arguments, path: &Path, options: &Options) -> Result<Structure, StructError> {
     let cache = Cache::of_user().filter(|_| !arguments.no_cache);
     watched(options, || match cache {
         Some(cache) => cache.analyse(path, options),
@@ -292,10 +288,7 @@ fn write(
 }
 
 /// Writes the file at `path`, whole or not at all; a device or a pipe is written to as it is.
-fn write_file(
-    path: &Path,
-    write: impl FnOnce(&mut File) -> std::io::Result<()>,
-) -> Result<(), StructError> {
+fn write_file(path: &Path, write: impl FnOnce(&mut File) -> std::io::Result<()>) -> Result<(), StructError> {
     if is_stream(path) {
         let written = File::create(path).and_then(|mut file| write(&mut file));
         return written.map_err(StructError::writing(path));
@@ -322,11 +315,7 @@ fn is_same_file(a: &Path, b: &Path) -> bool {
     matches!((identity(a), identity(b)), (Ok(a), Ok(b)) if a == b)
 }
 
-fn bytes_of(
-    structure: &Structure,
-    format: Format,
-    options: &Options,
-) -> Result<Vec<u8>, StructError> {
+fn bytes_of(structure: &Structure, format: Format, options: &Options) -> Result<Vec<u8>, StructError> {
     Ok(match format {
         Format::Binary => structure.encode(),
         Format::Text => text::render(structure).into_bytes(),

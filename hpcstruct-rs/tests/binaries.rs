@@ -18,9 +18,8 @@ fn picture(structure: &Structure) -> BTreeSet<(Vec<String>, u32)> {
     spans
         .filter_map(|span| {
             let chain = structure.scope_chain(span);
-            let scope = |id: &hpc_formats::structure::ScopeId| {
-                structure.string(structure.scopes[id.0 as usize].name)
-            };
+            let scope =
+                |id: &hpc_formats::structure::ScopeId| structure.string(structure.scopes[id.0 as usize].name);
             let mut names: Vec<String> = chain.iter().map(|id| scope(id).to_owned()).collect();
             names.push(procedure_name(structure, span).to_owned());
             Some((names, span.line?.line))

@@ -144,11 +144,7 @@ fn loops_are_those_of_the_plain_program() {
     ];
     let of_gcc: [&[&str]; 4] = [
         &["-mindirect-branch=thunk", "-mfunction-return=thunk", "-fcf-protection=none"],
-        &[
-            "-mindirect-branch=thunk-inline",
-            "-mfunction-return=thunk-inline",
-            "-fcf-protection=none",
-        ],
+        &["-mindirect-branch=thunk-inline", "-mfunction-return=thunk-inline", "-fcf-protection=none"],
         &["-pg", "-mfentry"],
         &["-fsplit-stack"],
     ];

@@ -68,10 +68,8 @@ fn columns(structure: &Structure, name: &str) -> [Vec<u32>; 2] {
         let is_here = |s: &&hpc_formats::structure::Span| s.start <= *address && *address < s.end;
         spans.iter().copied().any(|s| is_here(&s))
     });
-    let mut found = [
-        scopes.map(|(_, column)| *column).collect::<Vec<_>>(),
-        calls.map(|(_, column)| *column).collect(),
-    ];
+    let mut found =
+        [scopes.map(|(_, column)| *column).collect::<Vec<_>>(), calls.map(|(_, column)| *column).collect()];
     for columns in &mut found {
         columns.sort_unstable();
         columns.dedup();

@@ -247,9 +247,7 @@ fn tags_are_reported_by_category_and_cause() {
     assert!(alloc < sync, "{text}");
     assert!(text[alloc..sync].contains("by `#line` file name"), "{text}");
     assert!(
-        text.contains(&format!(
-            "{locked} bytes in 1 procedures by rule `procedure lock* sync` (rules)"
-        )),
+        text.contains(&format!("{locked} bytes in 1 procedures by rule `procedure lock* sync` (rules)")),
         "{text}"
     );
     folder.write("q.c", "int main(void) { return 0; }");
@@ -347,10 +345,7 @@ fn a_binary_that_becomes_shorter_while_it_is_read_is_told_and_ends_nothing() {
             Some(0) => assert!(error.contains("procedures"), "{error}"),
             Some(1) => {
                 assert_eq!(error.lines().count(), 1, "{error}");
-                assert!(
-                    error.contains("while it was read") || error.contains("truncated"),
-                    "{error}"
-                );
+                assert!(error.contains("while it was read") || error.contains("truncated"), "{error}");
                 told += 1;
             }
             _ => panic!("{delay} ms: {}: {error}", output.status),

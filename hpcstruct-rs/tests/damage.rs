@@ -57,8 +57,7 @@ fn survive(data: &[u8]) -> bool {
 fn sections(data: &[u8]) -> Vec<(usize, usize)> {
     use object::{Object, ObjectSection};
     let file = object::File::parse(data).expect("undamaged");
-    let read =
-        |name: &str| name.starts_with(".debug_") || name == ".eh_frame" || name.contains("sym");
+    let read = |name: &str| name.starts_with(".debug_") || name == ".eh_frame" || name.contains("sym");
     file.sections()
         .filter(|s| s.name().is_ok_and(read))
         .filter_map(|s| s.file_range())

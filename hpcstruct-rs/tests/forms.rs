@@ -132,14 +132,10 @@ fn rustc_packages_and_objects_tell_the_same() {
         assert_eq!(own(&whole(&path)), truth, "{mode}");
         // Only some procedures are asked for: only their units are read.
         let structure = whole(&path);
-        let wanted = structure
-            .spans
-            .iter()
-            .find(|s| frames(&structure, s).contains(&"names::shapes::helper::mixed"));
-        let options = Options {
-            addresses: Some(vec![wanted.expect("it is inlined").start]),
-            ..Options::default()
-        };
+        let wanted =
+            structure.spans.iter().find(|s| frames(&structure, s).contains(&"names::shapes::helper::mixed"));
+        let options =
+            Options { addresses: Some(vec![wanted.expect("it is inlined").start]), ..Options::default() };
         let some = analyse(&path, &options).expect("analysed");
         assert!(some.procedures.len() == 1 && has_name(&some, "names::shapes::helper::mixed"));
     }
@@ -171,14 +167,12 @@ fn a_mapped_compilation_directory_is_written_once() {
             continue;
         }
         for version in ["-gdwarf-4", "-gdwarf-5"] {
-            let build =
-                format!("cd sub && {compiler} -O1 {version} -ffile-prefix-map={top}=. a.c -o ../p");
+            let build = format!("cd sub && {compiler} -O1 {version} -ffile-prefix-map={top}=. a.c -o ../p");
             folder.run("sh", &["-c", &build]);
             let structure = whole(&folder.0.join("p"));
             let lines = structure.spans.iter().filter_map(|span| span.line);
             let files = lines.map(|line| structure.string(line.file));
-            let mut files: Vec<&str> =
-                files.map(|file| file.strip_prefix("./").unwrap_or(file)).collect();
+            let mut files: Vec<&str> = files.map(|file| file.strip_prefix("./").unwrap_or(file)).collect();
             files.sort_unstable();
             files.dedup();
             assert_eq!(files, ["inc/b.h", "sub/a.c"], "{compiler} {version}");
@@ -197,11 +191,8 @@ fn what_dwz_moved_to_a_shared_file_is_found() {
     let truth = of_c(&whole(&folder.gcc("p.c", "p", &["-O2", "-g"])));
     folder.gcc("q.c", "q", &["-O2", "-g"]);
     folder.run("dwz", &["-m", "common.dwz", "p", "q"]);
-    let moved = Command::new("readelf")
-        .args(["-SW", "p"])
-        .current_dir(&folder.0)
-        .output()
-        .expect("readelf runs");
+    let moved =
+        Command::new("readelf").args(["-SW", "p"]).current_dir(&folder.0).output().expect("readelf runs");
     assert!(String::from_utf8_lossy(&moved.stdout).contains(".gnu_debugaltlink"));
     assert_eq!(of_c(&whole(&folder.0.join("p"))), truth);
     std::fs::remove_file(folder.0.join("common.dwz")).expect("dwz wrote it");

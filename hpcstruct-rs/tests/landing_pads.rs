@@ -120,13 +120,10 @@ fn depth(structure: &Structure, mark: &Mark<'_>) -> Option<usize> {
     let of_line = spans.filter(|s| {
         let name = procedure_name(structure, s);
         let own = name.rsplit("::").next() == Some(mark.procedure);
-        own && s
-            .line
-            .is_some_and(|l| l.line == mark.line && structure.string(l.file).contains("/pads."))
+        own && s.line.is_some_and(|l| l.line == mark.line && structure.string(l.file).contains("/pads."))
     });
-    let is_loop = |id: &hpc_formats::structure::ScopeId| {
-        structure.scopes[id.0 as usize].kind == ScopeKind::Loop
-    };
+    let is_loop =
+        |id: &hpc_formats::structure::ScopeId| structure.scopes[id.0 as usize].kind == ScopeKind::Loop;
     let depths = of_line.map(|s| {
         let chain = structure.scope_chain(s);
         chain.iter().filter(|id| is_loop(id)).count()

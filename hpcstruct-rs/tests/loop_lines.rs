@@ -175,8 +175,7 @@ long outer(const long *p, long n)
         .collect();
     folder.write("without.s", without.join("\n"));
     folder.write("with.s", &text);
-    for (source, expected) in [("with.s", "loop at user.c:22"), ("without.s", "loop at inner.h:8")]
-    {
+    for (source, expected) in [("with.s", "loop at user.c:22"), ("without.s", "loop at inner.h:8")] {
         let structure = whole(&folder.gcc(source, &format!("{source}.so"), &["-shared"]));
         let loops = structure.scopes.iter().filter(|s| s.kind == ScopeKind::Loop);
         let names: Vec<&str> = loops.map(|s| structure.string(s.name)).collect();

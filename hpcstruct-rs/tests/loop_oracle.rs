@@ -325,8 +325,7 @@ fn corpus(name: &str) -> PathBuf {
 /// Precision and recall of loops, and the share of equal procedures, are at least `least` percent.
 fn expect(score: Score, least: usize, loops: usize) {
     assert!(score.theirs >= loops, "only {} loops compared", score.theirs);
-    for (part, of) in
-        [(score.both, score.theirs), (score.both, score.ours), (score.equal, score.procedures)]
+    for (part, of) in [(score.both, score.theirs), (score.both, score.ours), (score.equal, score.procedures)]
     {
         assert!(part * 100 >= of * least, "{part} of {of}: {score:?}");
     }

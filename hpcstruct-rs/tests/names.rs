@@ -208,8 +208,7 @@ fn call_operators_are_lambdas_only_where_that_is_known() {
         folder.run(compiler, &["-O2", debug, "p.cc", "-o", "p"]);
         let structure = whole(&folder.0.join("p"));
         let inlined = structure.scopes.iter().filter(|scope| scope.kind == ScopeKind::Inlined);
-        let mut names: Vec<String> =
-            inlined.map(|scope| structure.string(scope.name).to_owned()).collect();
+        let mut names: Vec<String> = inlined.map(|scope| structure.string(scope.name).to_owned()).collect();
         names.sort();
         names.dedup();
         names
@@ -272,8 +271,7 @@ fn the_name_that_tells_more_is_shown() {
         folder.write("p.s", named_twice(symbol, own, language));
         let path = folder.gcc("p.s", "p.so", &["-nostdlib", "-shared"]);
         let structure = whole(&path);
-        let names: Vec<&str> =
-            structure.procedures.iter().map(|p| structure.string(p.name)).collect();
+        let names: Vec<&str> = structure.procedures.iter().map(|p| structure.string(p.name)).collect();
         assert_eq!(names, [shown]);
     }
 }
@@ -361,11 +359,7 @@ fn origins_of_the_runtime_and_the_standard_library() {
         "main.rs",
         "use work_stealing_rt::*;\nstruct Mine;\nimpl Job for Mine { #[inline(never)] fn run(&self) -> u64 { std::hint::black_box(4) } }\nfn main() { let n = std::env::args().count() as u64; println!(\"{} {}\", enter(&Deque(move || n * 3)), enter(&Mine)); }\n",
     );
-    folder.rustc(
-        "work_stealing_rt.rs",
-        "libwork_stealing_rt.rlib",
-        &["--crate-type", "rlib", "-g", "-O"],
-    );
+    folder.rustc("work_stealing_rt.rs", "libwork_stealing_rt.rlib", &["--crate-type", "rlib", "-g", "-O"]);
     let structure = whole(&folder.rustc(
         "main.rs",
         "p",
@@ -375,10 +369,7 @@ fn origins_of_the_runtime_and_the_standard_library() {
         let found = structure.procedures.iter().find(|p| structure.string(p.name) == name);
         found.unwrap_or_else(|| panic!("no {name}")).origin
     };
-    assert_eq!(
-        origin("<work_stealing_rt::Deque<T> as work_stealing_rt::Job>::run"),
-        Origin::Runtime
-    );
+    assert_eq!(origin("<work_stealing_rt::Deque<T> as work_stealing_rt::Job>::run"), Origin::Runtime);
     assert_eq!(origin("work_stealing_rt::enter"), Origin::Runtime);
     assert_eq!(origin("<main::Mine as work_stealing_rt::Job>::run"), Origin::User);
     assert_eq!(origin("main::main"), Origin::User);

@@ -84,9 +84,7 @@ fn c_line_directives_at_every_level() {
             runs.push(("clang", &["-g", "-O2", "-flto", "-fuse-ld=lld"]));
             runs.push(("clang", &["-g1", "-O3", "-flto", "-fuse-ld=lld"]));
         } else {
-            eprintln!(
-                "SKIPPED: ld.lld is not installed; clang's marks after linking are not tested"
-            );
+            eprintln!("SKIPPED: ld.lld is not installed; clang's marks after linking are not tested");
         }
     } else {
         eprintln!("SKIPPED: clang is not installed; its marks are not tested");
@@ -289,10 +287,8 @@ fn a_function_of_another_crate_that_the_runtime_runs_is_user_work() {
             .chain(flags.iter().copied().filter(|f| !f.contains("lto")))
             .collect();
         folder.rustc("runtime.rs", "libruntime.rlib", &library);
-        let user: Vec<&str> = ["--extern", "runtime=libruntime.rlib"]
-            .into_iter()
-            .chain(flags.iter().copied())
-            .collect();
+        let user: Vec<&str> =
+            ["--extern", "runtime=libruntime.rlib"].into_iter().chain(flags.iter().copied()).collect();
         let structure = whole(&folder.rustc("user.rs", "p", &user));
         // The runtime's own helper, in no tagged module, is covered by its tagged caller.
         assert_eq!(categories_inside(&structure, "runtime::plain"), set(["sched"]), "{user:?}");
@@ -307,8 +303,7 @@ fn rules_tag_procedures_files_and_modules() {
     let path = folder.rustc("app.rs", "p", &["-Cdebuginfo=1", "-O"]);
     let with = |text: &str| {
         let rules = folder.write("rules", text);
-        let options =
-            Options { rules: Rules::with_file(&rules).expect("parses"), ..Options::default() };
+        let options = Options { rules: Rules::with_file(&rules).expect("parses"), ..Options::default() };
         analyse(&path, &options).expect("analysed")
     };
     let structure = with("procedure app::clean idle\n");
@@ -332,8 +327,7 @@ fn std_synchronisation_is_tagged_by_the_built_in_rules() {
     );
     let structure = whole(&folder.rustc("locks.rs", "p", &["-Cdebuginfo=1", "-O"]));
     assert_eq!(categories(&structure, "locks::locked"), set(["", "sync"]));
-    let contended =
-        structure.procedures.iter().find(|p| structure.string(p.name).contains("lock_contended"));
+    let contended = structure.procedures.iter().find(|p| structure.string(p.name).contains("lock_contended"));
     let tag = contended.expect("std keeps it out of line").tag;
     assert_eq!(tag.map(|t| structure.string(t)), Some("sync"));
 }
@@ -346,8 +340,7 @@ fn sampled_addresses_select_their_procedures_and_change_nothing_in_them() {
     let all = whole(&path);
     assert!(all.complete);
     let address = spans_of(&all, "app::by_file")[1].start;
-    let options =
-        Options { addresses: Some(vec![address, 0xdead_beef_0000]), ..Options::default() };
+    let options = Options { addresses: Some(vec![address, 0xdead_beef_0000]), ..Options::default() };
     let some = analyse(&path, &options).expect("analysed");
     assert!(!some.complete);
     let names: BTreeSet<&str> = some.procedures.iter().map(|p| some.string(p.name)).collect();
@@ -357,16 +350,7 @@ fn sampled_addresses_select_their_procedures_and_change_nothing_in_them() {
         let line = |span: &&Span| span.line.map(|l| (s.string(l.file).to_owned(), l.line));
         spans
             .iter()
-            .map(|x| {
-                format!(
-                    "{:#x} {:#x} {:?} {:?} {}",
-                    x.start,
-                    x.end,
-                    frames(s, x),
-                    line(x),
-                    tag(s, x)
-                )
-            })
+            .map(|x| format!("{:#x} {:#x} {:?} {:?} {}", x.start, x.end, frames(s, x), line(x), tag(s, x)))
             .collect()
     };
     assert_eq!(view(&some), view(&all));

@@ -122,8 +122,7 @@ f: ret
 ";
     let (structure, bytes) = bytes_of("gap", source, &["-s"]);
     let hot = structure.spans[1].start;
-    let expected =
-        [("f".to_owned(), 1), (format!("?{hot:#x}"), 5), (format!("?{:#x}", hot + 15), 1)];
+    let expected = [("f".to_owned(), 1), (format!("?{hot:#x}"), 5), (format!("?{:#x}", hot + 15), 1)];
     assert_eq!(bytes, BTreeMap::from(expected));
 }
 
@@ -132,8 +131,7 @@ fn symbols_that_are_taken_away_leave_the_procedures() {
     // What has no unwind entries is cut as its symbols would cut it. Functions are aligned.
     let folder = Folder::new("undescribed-stripped");
     folder.write("shapes.c", C);
-    let flags =
-        ["-O2", "-fno-asynchronous-unwind-tables", "-falign-functions=16", "-shared", "-fPIC"];
+    let flags = ["-O2", "-fno-asynchronous-unwind-tables", "-falign-functions=16", "-shared", "-fPIC"];
     let path = folder.gcc("shapes.c", "p.so", &flags);
     let starts = |structure: &Structure| {
         let mut starts = BTreeMap::new();
@@ -241,8 +239,7 @@ fn code_that_returns_from_signal_handlers_has_its_name() {
             folder.run("strip", &["p.so"]);
         }
         let structure = whole(&library);
-        let names: Vec<&str> =
-            structure.spans.iter().map(|s| procedure_name(&structure, s)).collect();
+        let names: Vec<&str> = structure.spans.iter().map(|s| procedure_name(&structure, s)).collect();
         assert_eq!(names, ["f", "__restore_rt"], "{is_stripped}");
     }
 }

@@ -275,8 +275,7 @@ fn check(structure: &Structure) -> Read {
     let stated = bytes(&mut structure.spans.iter().map(|s| (s.start, s.end)));
     assert_eq!(covered, stated, "every byte once");
     for span in &structure.spans {
-        let (range, found) =
-            read.leaves.range(..=(span.start, u64::MAX)).next_back().expect("covered");
+        let (range, found) = read.leaves.range(..=(span.start, u64::MAX)).next_back().expect("covered");
         assert!(range.0 <= span.start && span.end <= range.1);
         assert_eq!(found, &meaning(structure, span), "at {:#x}", span.start);
     }
@@ -390,10 +389,7 @@ fn the_module_has_the_path_that_measurements_name() {
         .output()
         .expect("the command runs");
     let messages = String::from_utf8_lossy(&output.stderr);
-    assert!(
-        output.status.success() && messages.contains("XML cannot state this one"),
-        "{messages}"
-    );
+    assert!(output.status.success() && messages.contains("XML cannot state this one"), "{messages}");
 }
 
 /// One procedure, of which the first two spans lie in an inlined scope and in a loop.

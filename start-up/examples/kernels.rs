@@ -154,13 +154,7 @@ fn at_place<R: Send>(place: Place, pool: &ThreadPool, run: impl FnOnce() -> R + 
 }
 
 /// Executes a part of the leaves of a tree of joins, one for each worker, with equal work.
-fn joins(
-    data: &Data,
-    size: usize,
-    (_, body, is_triangle): Kernel,
-    leaves: Range<usize>,
-    all: usize,
-) {
+fn joins(data: &Data, size: usize, (_, body, is_triangle): Kernel, leaves: Range<usize>, all: usize) {
     if leaves.len() > 1 {
         let middle = leaves.start + leaves.len() / 2;
         let kernel = ("", body, is_triangle);
@@ -203,8 +197,7 @@ fn break_even(data: &Data, pool: &ThreadPool) {
         let mut turns: Vec<[f64; 6]> = Vec::new();
         for _ in 0..TURNS {
             let (calibration, _) = measure::calibrate(p as u32, &[Construct::Join], limit, |_| ());
-            let start_up =
-                |state| calibration.start_up_ns(Construct::Join, Place::Worker, state, p as u32);
+            let start_up = |state| calibration.start_up_ns(Construct::Join, Place::Worker, state, p as u32);
             let start_up = start_up(State::Awake).expect("just measured");
             let time = |size: &usize| {
                 let mut serial = || serial(data, *size, body);
@@ -237,13 +230,12 @@ fn break_even(data: &Data, pool: &ThreadPool) {
 
 fn adaptive(data: &Data, pool: &ThreadPool) {
     println!("kernel, place, size: par_for; par_for_adaptive / par_for, par_for again / par_for");
-    let compare =
-        |name: &str, place: Place, size: &str, rounds, today: &Loop<'_>, new: &Loop<'_>| {
-            let run = || compare(rounds, [&mut || today(), &mut || new(), &mut || today()]);
-            let [time, adaptive, again] = at_place(place, pool, run);
-            let (place, ratios) = (place.name(), [adaptive, again].map(|other| other / time));
-            println!("{name}, {place}, {size}: {time:.0} ns; {:.3}, {:.3}", ratios[0], ratios[1]);
-        };
+    let compare = |name: &str, place: Place, size: &str, rounds, today: &Loop<'_>, new: &Loop<'_>| {
+        let run = || compare(rounds, [&mut || today(), &mut || new(), &mut || today()]);
+        let [time, adaptive, again] = at_place(place, pool, run);
+        let (place, ratios) = (place.name(), [adaptive, again].map(|other| other / time));
+        println!("{name}, {place}, {size}: {time:.0} ns; {:.3}, {:.3}", ratios[0], ratios[1]);
+    };
     for place in [Place::Outside, Place::Worker] {
         for (name, body, _) in KERNELS {
             let today = |size| par_for(0..size, |j| body(data, size, j));

@@ -125,13 +125,7 @@ impl Calibration {
 
     /// t_PS in nanoseconds, between two measured numbers of workers interpolated; `None` if that was not
     /// measured.
-    pub fn start_up_ns(
-        &self,
-        construct: Construct,
-        place: Place,
-        state: State,
-        workers: u32,
-    ) -> Option<f64> {
+    pub fn start_up_ns(&self, construct: Construct, place: Place, state: State, workers: u32) -> Option<f64> {
         let rows = self.rows.iter();
         let rows = rows.filter(|r| (r.construct, r.place, r.state) == (construct, place, state));
         let (mut below, mut above) = (None::<&Row>, None::<&Row>);
@@ -315,8 +309,7 @@ mod tests {
         assert_eq!(of(State::Asleep, 2), Some(9000.0));
         assert_eq!(of(State::Asleep, 3), None);
         assert_eq!(known.start_up_ns(Construct::Join, Place::Outside, State::Awake, 2), None);
-        let break_even =
-            |p| known.break_even_ns(Construct::ParFor, Place::Outside, State::Awake, p);
+        let break_even = |p| known.break_even_ns(Construct::ParFor, Place::Outside, State::Awake, p);
         assert_eq!(break_even(2), Some(2000.0));
     }
 

@@ -19,12 +19,7 @@ pub fn break_even(start_up: f64, workers: u32) -> f64 {
 
 /// The least size at which parallel execution pays, up to `most`. `serial` is the serial time of a size and
 /// does not fall with it.
-pub fn least_size(
-    start_up: f64,
-    workers: u32,
-    most: u64,
-    serial: impl Fn(u64) -> f64,
-) -> Option<u64> {
+pub fn least_size(start_up: f64, workers: u32, most: u64, serial: impl Fn(u64) -> f64) -> Option<u64> {
     let pays = |size| gain(serial(size), start_up, workers) > 0.0;
     let (mut low, mut high) = (0, most);
     while low < high {
@@ -71,21 +66,18 @@ mod tests {
 
     /// The paper's table 1: t_PS in cycles on p = 2 to 16 processors of a KSR1.
     const REGION: [f64; 15] = [
-        17829.0, 18912.0, 19583.0, 21796.0, 23060.0, 23766.0, 24963.0, 25680.0, 26424.0, 26693.0,
-        27101.0, 27425.0, 28857.0, 30334.0, 31943.0,
+        17829.0, 18912.0, 19583.0, 21796.0, 23060.0, 23766.0, 24963.0, 25680.0, 26424.0, 26693.0, 27101.0,
+        27425.0, 28857.0, 30334.0, 31943.0,
     ];
     const TILE: [f64; 15] = [
-        22456.0, 24081.0, 24534.0, 26231.0, 27043.0, 27896.0, 29368.0, 30551.0, 31891.0, 33145.0,
-        34776.0, 36092.0, 37820.0, 38842.0, 40246.0,
+        22456.0, 24081.0, 24534.0, 26231.0, 27043.0, 27896.0, 29368.0, 30551.0, 31891.0, 33145.0, 34776.0,
+        36092.0, 37820.0, 38842.0, 40246.0,
     ];
     const HERTZ: f64 = 20e6;
 
     /// The cycles of TRED2's loop nests for a size (section 4.1).
-    const NESTS: [fn(f64) -> f64; 3] = [
-        |l| 97.0 * l + 51.0 * l * l,
-        |l| 50.0 * l + 53.0 * l * (l + 1.0) / 2.0,
-        |l| 17.0 * l + 85.0 * l * l,
-    ];
+    const NESTS: [fn(f64) -> f64; 3] =
+        [|l| 97.0 * l + 51.0 * l * l, |l| 50.0 * l + 53.0 * l * (l + 1.0) / 2.0, |l| 17.0 * l + 85.0 * l * l];
 
     fn tred2(table: &[f64; 15], p: u32) -> [u64; 3] {
         let start_up = table[p as usize - 2];

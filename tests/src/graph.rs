@@ -32,11 +32,8 @@ impl Graph {
         let mut ends: BTreeMap<Node, (f64, Vec<Node>)> = BTreeMap::new();
         for (node, before) in &self.0 {
             let first = (0.0, Vec::new());
-            let (begin, path) = before
-                .iter()
-                .map(|b| ends[b].clone())
-                .max_by(|a, b| a.0.total_cmp(&b.0))
-                .unwrap_or(first);
+            let (begin, path) =
+                before.iter().map(|b| ends[b].clone()).max_by(|a, b| a.0.total_cmp(&b.0)).unwrap_or(first);
             let own = if zeroed == Some(node.0) { 0.0 } else { times.of(*node) };
             ends.insert(*node, (begin + own, [path, vec![*node]].concat()));
         }
@@ -53,8 +50,7 @@ impl Times {
     /// Of a program that prints them as JSON.
     pub fn of_run(run: &Run) -> Times {
         let text = run.stdout();
-        let value: serde_json::Value =
-            serde_json::from_str(text.trim()).expect("the fixture's nodes");
+        let value: serde_json::Value = serde_json::from_str(text.trim()).expect("the fixture's nodes");
         let nodes = value["nodes"].as_array().expect("a list");
         let node = |node: &serde_json::Value| {
             let name = node[0].as_str().expect("a name").to_owned();

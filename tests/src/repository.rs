@@ -13,11 +13,8 @@ pub fn files() -> Vec<PathBuf> {
         "--others",
         "--exclude-standard",
     ]));
-    let files: Vec<PathBuf> = listing
-        .lines()
-        .map(PathBuf::from)
-        .filter(|path| workspace().join(path).is_file())
-        .collect();
+    let files: Vec<PathBuf> =
+        listing.lines().map(PathBuf::from).filter(|path| workspace().join(path).is_file()).collect();
     assert!(files.len() > 20, "the repository has files");
     files
 }

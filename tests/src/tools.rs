@@ -120,11 +120,8 @@ fn build() {
     let as_tests = if profile().ends_with("release") { "release" } else { "dev" };
     // As `cargo test --workspace` has built them, down to the features of every dependency: those that only
     // tests need count where an example is asked for.
-    let tools =
-        "--bin hpcrun-rs --bin cargo-hpcrun --bin hpcprof-rs --bin hpcstruct-rs --example cholesky";
-    for arguments in
-        [&format!("--workspace --profile {as_tests} {tools}"), "--release -p hpcrun-fixtures"]
-    {
+    let tools = "--bin hpcrun-rs --bin cargo-hpcrun --bin hpcprof-rs --bin hpcstruct-rs --example cholesky";
+    for arguments in [&format!("--workspace --profile {as_tests} {tools}"), "--release -p hpcrun-fixtures"] {
         check(
             Command::new(&cargo)
                 .current_dir(workspace())
@@ -207,12 +204,7 @@ pub fn c_program(name: &str) -> PathBuf {
 
 /// A fixture of `fixtures/c` by a compiler and with a library that not every machine has; without them this
 /// says so and is `None`. `flags` name all that an empty program needs to be built with the library.
-pub fn optional_program(
-    name: &str,
-    compiler: &str,
-    source: &str,
-    flags: &[&str],
-) -> Option<PathBuf> {
+pub fn optional_program(name: &str, compiler: &str, source: &str, flags: &[&str]) -> Option<PathBuf> {
     let program = scratch().join(name);
     let compile = |source: &Path, program: &Path| {
         Command::new(compiler)
@@ -232,8 +224,7 @@ pub fn optional_program(
     write_if_new(&empty, nothing);
     let tried = compile(&empty, &program);
     if !tried.as_ref().is_ok_and(|output| output.status.success()) {
-        let why = tried
-            .map_or_else(|e| e.to_string(), |o| String::from_utf8_lossy(&o.stderr).into_owned());
+        let why = tried.map_or_else(|e| e.to_string(), |o| String::from_utf8_lossy(&o.stderr).into_owned());
         println!("SKIPPED: {name}: {compiler} {} cannot be used here: {why}", flags.join(" "));
         return None;
     }
@@ -246,8 +237,7 @@ pub fn optional_program(
 /// The Python interpreter itself, behind any script of that name; without one this says so and is `None`.
 pub fn python() -> Option<PathBuf> {
     let mut ask = Command::new("python3");
-    let output =
-        ask.args(["-c", "import os, sys; print(os.path.realpath(sys.executable))"]).output();
+    let output = ask.args(["-c", "import os, sys; print(os.path.realpath(sys.executable))"]).output();
     let found = output.ok().filter(|output| output.status.success());
     if found.is_none() {
         println!("SKIPPED: python3 is not installed; programs in Python were not profiled");
@@ -296,9 +286,9 @@ pub fn tool_path(name: &str) -> PathBuf {
 }
 
 fn is_ours(variable: &OsStr) -> bool {
-    variable.to_str().is_some_and(|v| {
-        v.starts_with("HPCRUN_") || v.starts_with("WORK_STEALING_RT_") || v == "LD_PRELOAD"
-    })
+    variable
+        .to_str()
+        .is_some_and(|v| v.starts_with("HPCRUN_") || v.starts_with("WORK_STEALING_RT_") || v == "LD_PRELOAD")
 }
 
 /// Which rayon-core a fixture of `fixtures/rayon` is built with.
@@ -350,13 +340,11 @@ fn build_rayon(folder_name: &str, patch: &str) -> PathBuf {
         write_if_new(&programs.join(name), &text);
     }
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    check(
-        Command::new(cargo).current_dir(&copy).env("CARGO_TARGET_DIR", copy.join("target")).args([
-            "build",
-            "--release",
-            "--quiet",
-        ]),
-    );
+    check(Command::new(cargo).current_dir(&copy).env("CARGO_TARGET_DIR", copy.join("target")).args([
+        "build",
+        "--release",
+        "--quiet",
+    ]));
     copy.join("target/release")
 }
 

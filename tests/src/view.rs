@@ -111,11 +111,7 @@ impl Node {
     }
 
     /// Calls `visit` for this node and all below it, with the nodes above, outermost first.
-    pub fn walk<'a>(
-        &'a self,
-        above: &mut Vec<&'a Node>,
-        visit: &mut dyn FnMut(&[&'a Node], &'a Node),
-    ) {
+    pub fn walk<'a>(&'a self, above: &mut Vec<&'a Node>, visit: &mut dyn FnMut(&[&'a Node], &'a Node)) {
         visit(above, self);
         above.push(self);
         for child in &self.children {
@@ -217,10 +213,7 @@ impl View {
                 );
             };
             near("the exclusive values", self.exclusive_sum(metric));
-            near(
-                "the roots' inclusive values",
-                self.roots.iter().map(|r| value(&r.inclusive, metric)).sum(),
-            );
+            near("the roots' inclusive values", self.roots.iter().map(|r| value(&r.inclusive, metric)).sum());
             self.walk(&mut |above, node| self.assert_node(metric, above, node));
         }
         let split: f64 = self
@@ -238,8 +231,7 @@ impl View {
     }
 
     fn assert_node(&self, metric: &str, above: &[&Node], node: &Node) {
-        let (inclusive, exclusive) =
-            (value(&node.inclusive, metric), value(&node.exclusive, metric));
+        let (inclusive, exclusive) = (value(&node.inclusive, metric), value(&node.exclusive, metric));
         assert!(
             inclusive.is_finite() && inclusive >= -1e-9 && exclusive >= -1e-9,
             "{}: {metric} is not a time: {inclusive}, {exclusive}",

@@ -65,8 +65,7 @@ fn a_chain_of_messages_beside_fillers() {
     // What the program says of its path, and what the profiler says: neither counts a task twice.
     let own: serde_json::Value = serde_json::from_str(run.stdout().trim()).expect("JSON");
     let path = run.critical_path();
-    for (what, tracked, truth) in [("work", path.work, fillers + chain), ("span", path.span, chain)]
-    {
+    for (what, tracked, truth) in [("work", path.work, fillers + chain), ("span", path.span, chain)] {
         let own = own[what].as_f64().expect("a number");
         assert_close(&format!("own {what}"), own, truth, 0.02 * truth);
         assert_close(what, tracked as f64 * 1e-9, truth, 0.02 * truth);

@@ -32,8 +32,8 @@ const CRATES: [(&str, &[&str]); 18] = [
 
 /// The rooms of `hpcrun-core` on the way of a sample: each uses only those before it.
 const CORE: [&str; 13] = [
-    "arch", "memory", "unwind", "tasks", "logical", "lcct", "source", "path", "sinks", "record",
-    "threads", "sample", "session",
+    "arch", "memory", "unwind", "tasks", "logical", "lcct", "source", "path", "sinks", "record", "threads",
+    "sample", "session",
 ];
 
 /// Inside `hpcprof-rs`: room, and those of the rooms that it may use.
@@ -196,8 +196,7 @@ fn used_paths(text: &str) -> Vec<Vec<String>> {
     let code = code.join("\n");
     let mut paths = Vec::new();
     for (start, _) in code.match_indices(|c: char| c.is_alphabetic()) {
-        let is_inside =
-            code[..start].ends_with(|c: char| c.is_alphanumeric() || c == '_' || c == ':');
+        let is_inside = code[..start].ends_with(|c: char| c.is_alphanumeric() || c == '_' || c == ':');
         let rest = &code[start..];
         if is_inside {
             continue;
@@ -254,9 +253,7 @@ fn module_files(folder: &Path, file: &Path, module: &[String], found: &mut Modul
             attribute = path.split('"').next();
         }
         let declared = line.strip_suffix(';').and_then(|line| line.split_once("mod "));
-        let Some((_, name)) =
-            declared.filter(|(left, _)| left.is_empty() || left.starts_with("pub"))
-        else {
+        let Some((_, name)) = declared.filter(|(left, _)| left.is_empty() || left.starts_with("pub")) else {
             continue;
         };
         let here = file.parent().expect("a file lies in a folder");

@@ -11,9 +11,7 @@ use std::process::Command;
 
 fn start(way: &str, program: &Path) -> Run {
     let program = program.to_str().expect("a path in UTF-8");
-    Spec::new(&format!("children-{way}"), c_program("children"))
-        .arguments(&[way, program, "here"])
-        .succeed()
+    Spec::new(&format!("children-{way}"), c_program("children")).arguments(&[way, program, "here"]).succeed()
 }
 
 /// What all processes of a run noted.
@@ -121,12 +119,8 @@ fn assert_runs_as_it_is(program: &Path, words: &[&str]) {
     let place = folder("children-launcher");
     let plain = Command::new(program).output().expect("it runs");
     for report in [&[][..], &["--report"]] {
-        let profiled = tool("hpcrun-rs")
-            .current_dir(&place)
-            .args(report)
-            .arg(program)
-            .output()
-            .expect("hpcrun-rs runs");
+        let profiled =
+            tool("hpcrun-rs").current_dir(&place).args(report).arg(program).output().expect("hpcrun-rs runs");
         let stderr = String::from_utf8_lossy(&profiled.stderr);
         assert_eq!(profiled.status, plain.status, "{stderr}");
         assert_eq!(profiled.stdout, plain.stdout, "{stderr}");

@@ -30,19 +30,14 @@ fn json_of_a_deep_recursion_has_a_flat_form() {
 fn a_script_in_python_is_read_by_python() {
     let _cores = exclusive_cores();
     let Some(python) = python() else { return };
-    let run = Spec::new("deep-python", &python)
-        .arguments(&[&python_script("deep.py")])
-        .rate(RATE)
-        .succeed();
+    let run = Spec::new("deep-python", &python).arguments(&[&python_script("deep.py")]).rate(RATE).succeed();
     let database = run.database();
     for view in ["top-down", "bottom-up"] {
         let file = run.folder.join(format!("{view}.json"));
         let text = database.text(view, &["--format", "json", "--flat"]);
         std::fs::write(&file, text).expect("the test's folder is writable");
         check(
-            Command::new(&python)
-                .args(["-c", "import json, sys; json.load(open(sys.argv[1]))"])
-                .arg(&file),
+            Command::new(&python).args(["-c", "import json, sys; json.load(open(sys.argv[1]))"]).arg(&file),
         );
         let text = database.text(view, &[]);
         let headline: Vec<&str> =

@@ -61,11 +61,7 @@ fn factorisation_is_effective_and_idleness_sits_in_the_serial_helpers() {
     assert!(quality.rooted as f64 >= 0.999 * quality.samples as f64, "{quality:?}");
 
     let (seconds, idle_share) = factorisation(top_down);
-    assert!(
-        idle_share < MOST_IDLE,
-        "factorisation: {:.1} % of its effort is idleness",
-        100.0 * idle_share
-    );
+    assert!(idle_share < MOST_IDLE, "factorisation: {:.1} % of its effort is idleness", 100.0 * idle_share);
     let share = seconds / effort(&top_down.totals);
     assert!((0.35..0.6).contains(&share), "factorisation is about half of the effort: {share}");
 

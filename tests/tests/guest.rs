@@ -14,10 +14,8 @@ fn runs_as_alone(kind: &str) {
         output.lines().filter(|line| !line.starts_with('{')).map(str::to_owned).collect()
     };
     for rate in [200, 1000] {
-        let run = Spec::new(&format!("guest-{kind}-{rate}"), &program)
-            .arguments(&[kind])
-            .rate(rate)
-            .succeed();
+        let run =
+            Spec::new(&format!("guest-{kind}-{rate}"), &program).arguments(&[kind]).rate(rate).succeed();
         let alone = check(Command::new(&program).arg(kind));
         assert!(said(&alone).len() > 4, "{kind} says little: {alone}");
         for (ours, alone) in said(&run.stdout()).iter().zip(said(&alone)) {
@@ -30,10 +28,7 @@ fn runs_as_alone(kind: &str) {
             // Samples come at random between the sites, which take turns of some milliseconds.
             let period = 1.0 / f64::from(rate);
             let allowed = 0.02 * truth + 3.5 * (truth * period).sqrt() + 3.0 * period;
-            assert!(
-                (work - truth).abs() < allowed,
-                "{kind} at {rate} Hz: {site} {work} s of {truth} s"
-            );
+            assert!((work - truth).abs() < allowed, "{kind} at {rate} Hz: {site} {work} s of {truth} s");
         }
     }
 }

@@ -117,10 +117,8 @@ fn short_processes_share_a_file() {
                 house memory";
     let run = run_as_without_us("short", many, 200);
     for own in run.files("hpcproc") {
-        let profile = own
-            .to_string_lossy()
-            .replace("/process-", "/thread-")
-            .replace(".hpcproc", "-1.hpcprofile");
+        let profile =
+            own.to_string_lossy().replace("/process-", "/thread-").replace(".hpcproc", "-1.hpcprofile");
         assert!(Path::new(&profile).exists(), "{profile}");
     }
     let processes = run.processes();

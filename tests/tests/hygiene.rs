@@ -14,11 +14,7 @@ const LONGEST_LINE: usize = 110;
 fn every_source_file_opens_with_its_duty() {
     for path in files_with(&["rs"]) {
         let text = read(&path);
-        assert!(
-            text.starts_with("//! "),
-            "{}: the first line is its duty, after //!",
-            path.display()
-        );
+        assert!(text.starts_with("//! "), "{}: the first line is its duty, after //!", path.display());
         let lines = text.lines().count();
         assert!(lines <= MOST_LINES, "{}: {lines} lines, split it", path.display());
     }
@@ -89,8 +85,7 @@ fn targets_are_tested_if_they_have_tests() {
         assert_eq!(target["test"], has_tests, "{}: test", root.display());
         let opened = |mark: &str| text.matches(&format!("//{mark}")).count();
         let fences = opened("! ```") + opened("/ ```");
-        let has_examples =
-            kind == "lib" && fences > 2 * (opened("! ```text") + opened("/ ```text"));
+        let has_examples = kind == "lib" && fences > 2 * (opened("! ```text") + opened("/ ```text"));
         assert_eq!(target["doctest"], has_examples, "{}: doctest", root.display());
     }
 }
@@ -98,10 +93,8 @@ fn targets_are_tested_if_they_have_tests() {
 #[test]
 fn no_file_names_a_place_on_one_machine() {
     // In pieces, so that this file does not name them itself.
-    let places =
-        [["/wo", "rk/"], ["/ro", "ot/"], ["/ho", "me/"], ["/tm", "p/t_"]].map(|p| p.concat());
-    let text_files =
-        files_with(&["rs", "md", "toml", "c", "h", "lock", "yml", "sh", "json", "txt"]);
+    let places = [["/wo", "rk/"], ["/ro", "ot/"], ["/ho", "me/"], ["/tm", "p/t_"]].map(|p| p.concat());
+    let text_files = files_with(&["rs", "md", "toml", "c", "h", "lock", "yml", "sh", "json", "txt"]);
     for path in text_files {
         let text = read(&path);
         for place in &places {
@@ -141,26 +134,16 @@ fn the_top_level_holds_what_it_should() {
             _ => None,
         })
         .collect();
-    for folder in
-        ["hpcrun-rs", "hpcstruct-rs", "hpcprof-rs", "work-stealing-rt", "tests", "fixtures"]
-    {
+    for folder in ["hpcrun-rs", "hpcstruct-rs", "hpcprof-rs", "work-stealing-rt", "tests", "fixtures"] {
         assert!(top.contains(folder), "{folder} is missing");
     }
     let architecture = read(Path::new("ARCHITECTURE.md"));
     for folder in top.iter().filter(|name| !name.starts_with('.')) {
-        assert!(
-            architecture.contains(folder.as_str()),
-            "ARCHITECTURE.md gives no reason for {folder}"
-        );
+        assert!(architecture.contains(folder.as_str()), "ARCHITECTURE.md gives no reason for {folder}");
     }
-    for file in [
-        "README.md",
-        "CONTRIBUTING.md",
-        "CHANGELOG.md",
-        "FORMATS.md",
-        "LICENSE-MIT",
-        "LICENSE-APACHE",
-    ] {
+    for file in
+        ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "FORMATS.md", "LICENSE-MIT", "LICENSE-APACHE"]
+    {
         assert!(workspace().join(file).is_file(), "{file} is missing");
     }
 }

@@ -4,8 +4,7 @@
 
 use hpcrun_tests::run::{Run, Spec};
 use hpcrun_tests::tools::{
-    c_program, check, exclusive_cores, folder, interruptible, optional_program, release, tool,
-    tool_path,
+    c_program, check, exclusive_cores, folder, interruptible, optional_program, release, tool, tool_path,
 };
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Write};
@@ -17,9 +16,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Stdio};
 
 fn shell(test: &str, script: &str) -> Run {
-    Spec::new(test, "/bin/sh")
-        .arguments(&["-c", script, "sh", "two words", "", "--help", "-o"])
-        .run()
+    Spec::new(test, "/bin/sh").arguments(&["-c", script, "sh", "two words", "", "--help", "-o"]).run()
 }
 
 /// Our messages: at most three lines, the first with our name, none of them a panic.
@@ -150,11 +147,8 @@ fn our_own_failures_are_125() {
         &["--no-such-option", "/bin/true"],
         &[],
     ] {
-        let output = tool("hpcrun-rs")
-            .current_dir(folder("usage"))
-            .args(arguments)
-            .output()
-            .expect("hpcrun-rs runs");
+        let output =
+            tool("hpcrun-rs").current_dir(folder("usage")).args(arguments).output().expect("hpcrun-rs runs");
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(125), "{arguments:?}: {stderr}");
         assert!(!stderr.is_empty() && !stderr.contains("panicked"), "{stderr}");
@@ -166,11 +160,7 @@ fn an_existing_measurement_is_never_overwritten() {
     let _cores = exclusive_cores();
     let place = folder("default-names");
     for _ in 0..3 {
-        let output = tool("hpcrun-rs")
-            .current_dir(&place)
-            .arg("/bin/true")
-            .output()
-            .expect("hpcrun-rs runs");
+        let output = tool("hpcrun-rs").current_dir(&place).arg("/bin/true").output().expect("hpcrun-rs runs");
         assert!(output.status.success());
     }
     let mut names: Vec<String> = std::fs::read_dir(&place)
@@ -215,10 +205,7 @@ fn names_that_are_not_text_are_profiled_and_never_reach_the_terminal() {
     assert_eq!(said.lines().count(), 1, "{said}");
     run(tool("hpcprof-rs").arg(&measurements).arg("-o").arg(&database));
     let (view, _) = run(tool("hpcprof-rs").arg("top-down").arg(&database));
-    assert!(
-        view.contains("before") && view.contains("after"),
-        "its procedures have names:\n{view}"
-    );
+    assert!(view.contains("before") && view.contains("after"), "its procedures have names:\n{view}");
 
     let missing = Spec::new("not-text-missing", "/nowhere/a\x1b[1m\nb").run();
     assert_clear(&missing, 127, &["/nowhere/a\\u{1b}[1m\\nb"]);
@@ -231,8 +218,7 @@ fn a_runtime_of_another_version_is_named_with_the_remedy() {
     for (version, remedy) in
         [("1", "build it with this release's work-stealing-rt"), ("4000000000", "update hpcrun-rs")]
     {
-        let run =
-            Spec::new("other-runtime", c_program("other_runtime")).arguments(&[version]).run();
+        let run = Spec::new("other-runtime", c_program("other_runtime")).arguments(&[version]).run();
         let stderr = run.stderr();
         assert_eq!(run.output.status.code(), Some(0), "{stderr}");
         let mut warnings = stderr.lines().filter(|l| l.contains("warning"));
@@ -295,9 +281,8 @@ fn the_tools_work_from_any_directory() {
         .expect("the copied launcher runs");
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{stderr}");
-    let profiles = std::fs::read_dir(place.join("measurements"))
-        .expect("there are measurements")
-        .filter(|e| {
+    let profiles =
+        std::fs::read_dir(place.join("measurements")).expect("there are measurements").filter(|e| {
             let path = e.as_ref().expect("readable").path();
             path.extension().is_some_and(|x| x == "hpcprofile")
         });
@@ -312,15 +297,7 @@ fn the_first_interrupt_is_the_programs_and_the_second_kills_it() {
     let script = "trap 'echo caught' INT; i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done
         echo ready; while :; do :; done";
     let mut command = tool("hpcrun-rs");
-    command.current_dir(&folder).args([
-        "--report",
-        "-o",
-        "measurements",
-        "--",
-        "/bin/sh",
-        "-c",
-        script,
-    ]);
+    command.current_dir(&folder).args(["--report", "-o", "measurements", "--", "/bin/sh", "-c", script]);
     let mut child = interruptible(&command).stdout(Stdio::piped()).spawn().expect("hpcrun-rs runs");
     let mut lines = BufReader::new(child.stdout.take().expect("it is piped")).lines();
     let mut next = || lines.next().expect("there is a line").expect("it is text");

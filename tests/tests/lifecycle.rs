@@ -36,13 +36,9 @@ fn assert_before_is_kept(run: &Run) -> View {
 #[test]
 fn ends_with_a_code_keep_their_samples_and_their_code() {
     let _cores = exclusive_cores();
-    for (way, code) in [
-        ("return", 0),
-        ("panic", 101),
-        ("_exit", 9),
-        ("exit-in-worker", 11),
-        ("exit-in-thread", 12),
-    ] {
+    for (way, code) in
+        [("return", 0), ("panic", 101), ("_exit", 9), ("exit-in-worker", 11), ("exit-in-thread", 12)]
+    {
         let run = run(way, &[]);
         assert_eq!(run.output.status.code(), Some(code), "{way}: {}", run.stderr());
         assert_before_is_kept(&run);
@@ -93,11 +89,7 @@ fn four_hundred_short_threads_are_all_seen() {
         let run = run("churn", &[]);
         assert!(run.output.status.success(), "{}", run.stderr());
         let view = assert_before_is_kept(&run);
-        assert!(
-            view.quality.rooted as f64 >= 0.999 * view.quality.samples as f64,
-            "{:?}",
-            view.quality
-        );
+        assert!(view.quality.rooted as f64 >= 0.999 * view.quality.samples as f64, "{:?}", view.quality);
         let under = view.inclusive_under(&["lifecycle::main", "lifecycle::churn"], "work");
         found.push(under);
         (under - 0.4).abs() < 0.12
@@ -127,10 +119,7 @@ fn libraries_go_while_other_threads_have_samples() {
     let copy = folder("unloads").join("copy.so");
     std::fs::copy(&library, &copy).expect("the folder is writable");
     let libraries = [&library, &copy].map(|path| path.to_str().expect("a path in UTF-8"));
-    let run = Spec::new("lifecycle-unloads", c_program("unloads"))
-        .arguments(&libraries)
-        .rate(5000)
-        .succeed();
+    let run = Spec::new("lifecycle-unloads", c_program("unloads")).arguments(&libraries).rate(5000).succeed();
     let view = run.database().top_down();
     let work = view.inclusive("work", "work");
     let truth = run.truth().total("work");
@@ -159,7 +148,9 @@ fn a_process_may_end_while_its_threads_do() {
         assert_eq!(run.output.status.code(), Some(7), "{}", run.stderr());
         let warnings = run.database().output.stderr;
         let warnings = String::from_utf8_lossy(&warnings);
-        assert!(!warnings.contains("warning"), "{warnings}");
+        // What a sample costs depends on who else uses the machine; at 5000 Hz that may be said.
+        let mut others = warnings.lines().filter(|line| !line.contains("fewer samples than asked for"));
+        assert!(!others.any(|line| line.contains("warning")), "{warnings}");
     }
 }
 
@@ -185,12 +176,7 @@ fn what_runs_before_and_after_main_is_sampled() {
         let view = run.database().top_down();
         assert_close(way, view.inclusive("in_main", "work"), 0.1 * times, 0.006 * times);
         for function in before.iter().chain(after) {
-            assert_close(
-                &format!("{way}: {function}"),
-                view.inclusive(function, "work"),
-                0.1,
-                0.006,
-            );
+            assert_close(&format!("{way}: {function}"), view.inclusive(function, "work"), 0.1, 0.006);
         }
         let all = 0.1 * (times + (before.len() + after.len()) as f64);
         assert_close(way, view.totals["work"], all, 0.01 + 0.03 * all);

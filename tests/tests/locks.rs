@@ -24,18 +24,9 @@ fn profile(test: &str, spec: Spec) -> (Run, View) {
 #[test]
 fn the_holder_of_each_kind_of_lock_is_charged() {
     let _cores = exclusive_cores();
-    for kind in [
-        "mutex",
-        "c11",
-        "timed",
-        "condition",
-        "writers",
-        "readers",
-        "read-held",
-        "spin",
-        "futex",
-        "released",
-    ] {
+    for kind in
+        ["mutex", "c11", "timed", "condition", "writers", "readers", "read-held", "spin", "futex", "released"]
+    {
         let spec = Spec::new(&format!("locks-{kind}"), c_program("locks"));
         let (run, view) = profile(kind, spec.arguments(&[kind]));
         let truth = run.truth().total(METRIC);

@@ -47,11 +47,7 @@ impl Mpi {
         let folder = folder(&format!("mpi-{test}-{}", self.name));
         let measurements = folder.join("measurements");
         let mut command = self.command(ranks, &folder);
-        command
-            .args(["-o", "measurements", "--cores", "2"])
-            .args(options)
-            .arg(&self.program)
-            .args(arguments);
+        command.args(["-o", "measurements", "--cores", "2"]).args(options).arg(&self.program).args(arguments);
         let output = adjust(&mut command).output().expect("mpirun runs");
         Run { folder, measurements, output }
     }
@@ -208,8 +204,7 @@ fn irecv() -> Graph {
 }
 
 fn wave() -> Graph {
-    let node =
-        |round: usize, rank: usize| (if rank == 1 { "slow" } else { "step" }, 4 * round + rank);
+    let node = |round: usize, rank: usize| (if rank == 1 { "slow" } else { "step" }, 4 * round + rank);
     let mut graph = Graph::default();
     for round in 0..12 {
         for rank in 0..4_usize {
@@ -356,8 +351,7 @@ fn programs_in_fortran_are_observed() {
     let modules = [("old", &["-cpp"][..]), ("new", &["-cpp", "-DMODERN"])];
     let all = ["openmpi", "mpich"].into_iter().flat_map(|name| modules.map(|of| (name, of)));
     // Of MPICH's modern module, what has been completed by an index is not followed.
-    let is_followed =
-        |(name, (module, _)): &(&str, (&str, _))| (*name, *module) != ("mpich", "new");
+    let is_followed = |(name, (module, _)): &(&str, (&str, _))| (*name, *module) != ("mpich", "new");
     for (name, (module, flags)) in all.filter(is_followed) {
         let compiler = format!("mpif90.{name}");
         let program = format!("mpi-fortran-{module}-{name}");
@@ -380,13 +374,9 @@ fn strands_travel_in_messages_of_their_own_where_no_memory_is_shared() {
     let _cores = exclusive_cores();
     for mpi in libraries() {
         for (name, graph) in [("is", is()), ("order", order()), ("wave", wave())] {
-            let run = mpi.run_in(
-                &format!("separate-{name}"),
-                4,
-                &["--critical-path"],
-                &[name],
-                |command| command.env("HPCRUN_RS_SEPARATE", "1"),
-            );
+            let run = mpi.run_in(&format!("separate-{name}"), 4, &["--critical-path"], &[name], |command| {
+                command.env("HPCRUN_RS_SEPARATE", "1")
+            });
             check(&graph, &run, &[]);
         }
     }

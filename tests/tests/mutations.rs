@@ -25,8 +25,7 @@ fn mutate(seed: &[u8], random: &mut Rng) -> Vec<u8> {
                 }
             }
             4 => {
-                let piece: Vec<u8> =
-                    bytes.iter().skip(at).take(random.usize(..64)).copied().collect();
+                let piece: Vec<u8> = bytes.iter().skip(at).take(random.usize(..64)).copied().collect();
                 let to = random.usize(..=bytes.len());
                 bytes.splice(to..to, piece);
             }
@@ -72,13 +71,7 @@ fn structures_and_binaries() {
     run("structures", &structures, 1, 300, parsers::structure);
     let library = vec![seeds::library()];
     run("machine code", &seeds::code(&library[0]), 1, 300, parsers::code);
-    run(
-        "debug information",
-        &seeds::debug_information(&library),
-        2,
-        300,
-        parsers::debug_information,
-    );
+    run("debug information", &seeds::debug_information(&library), 2, 300, parsers::debug_information);
     run("libraries", &library, 3, 200, parsers::analyse);
     // A Rust program, with inlining and several units: few mutants, as each takes a while.
     run("programs", &seeds::read_all(&[release("recursion")]), 2, 5, parsers::analyse);

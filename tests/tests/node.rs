@@ -5,9 +5,7 @@
 //! work, and idle cores beside that.
 
 use hpcrun_tests::run::{Run, Spec, Truth, tolerance};
-use hpcrun_tests::tools::{
-    c_program, can_run, exclusive_cores, folder, python, python_script, tool,
-};
+use hpcrun_tests::tools::{c_program, can_run, exclusive_cores, folder, python, python_script, tool};
 use hpcrun_tests::view::{View, value};
 use std::fmt::Write;
 use std::process::Command;
@@ -114,11 +112,7 @@ fn make_and_pools_of_python_and_openssl() {
 #[test]
 fn openssl_on_two_processes_leaves_no_core_idle() {
     let _cores = exclusive_cores();
-    if !std::process::Command::new("openssl")
-        .arg("version")
-        .output()
-        .is_ok_and(|o| o.status.success())
-    {
+    if !std::process::Command::new("openssl").arg("version").output().is_ok_and(|o| o.status.success()) {
         return println!("SKIPPED: openssl is not installed; its processes were not profiled");
     }
     let arguments = ["speed", "-multi", "2", "-seconds", "1", "-bytes", "1024", "sha256"];
@@ -160,8 +154,7 @@ fn equal_process_ids_of_two_containers_are_two_processes() {
     let _cores = exclusive_cores();
     let Some(container) = unshared("--pid --mount-proc") else { return };
     let leaf = format!("{container} {} leaf 400", processes());
-    let (run, view) =
-        profile("node-containers", "/bin/sh", &["-c", &format!("{leaf} & {leaf}; wait")]);
+    let (run, view) = profile("node-containers", "/bin/sh", &["-c", &format!("{leaf} & {leaf}; wait")]);
     assert_eq!(run.truths().len(), 2);
     assert_idleness("two containers", &run, &view);
 }
@@ -182,10 +175,7 @@ fn two_hosts_share_a_directory() {
     let script = format!("{} & {host} sh -c 'hostname other; {}'; wait", rank(0), rank(1));
     let start = Instant::now();
     let mut command = Command::new("/bin/sh");
-    command
-        .current_dir(&folder)
-        .args(["-c", &script])
-        .envs([("PMI_SIZE", "2"), ("PMI_JOBID", "7")]);
+    command.current_dir(&folder).args(["-c", &script]).envs([("PMI_SIZE", "2"), ("PMI_JOBID", "7")]);
     let output = command.output().expect("a shell runs");
     let most = start.elapsed().as_secs_f64();
     let run = Run { measurements: folder.join("measurements"), folder, output };

@@ -120,25 +120,14 @@ fn check(workers: usize) {
         verdict.wrong.len(),
         verdict.wrong[0]
     );
-    assert!(
-        view.quality.rooted as f64 >= 0.999 * samples as f64,
-        "{workers} workers: {:?}",
-        view.quality
-    );
+    assert!(view.quality.rooted as f64 >= 0.999 * samples as f64, "{workers} workers: {:?}", view.quality);
     let all = value(&view.totals, "work") + value(&view.totals, "overhead");
-    assert!(
-        verdict.right > 0.9 * all,
-        "{workers} workers: {} s of {all} s lie in the trees",
-        verdict.right
-    );
+    assert!(verdict.right > 0.9 * all, "{workers} workers: {} s of {all} s lie in the trees", verdict.right);
     assert!(verdict.deepest >= N as usize / 2 + 2, "paths reach the leaves: {}", verdict.deepest);
     let recorded = run.recorded();
     let cpu = printed(&run, "process_cpu");
     let seen = recorded.working + recorded.idle;
-    assert!(
-        (seen / cpu - 1.0).abs() < 0.05,
-        "{workers} workers: {seen} s in samples, {cpu} s of CPU time"
-    );
+    assert!((seen / cpu - 1.0).abs() < 0.05, "{workers} workers: {seen} s in samples, {cpu} s of CPU time");
     // The fixture has measured what the leaves of each tree cost.
     let expected = printed(&run, "leaves_a") / printed(&run, "leaves_b");
     let measured = verdict.leaf_a / verdict.leaf_b;

@@ -122,9 +122,7 @@ fn bounded(late: u32, early: u32) -> Graph {
             graph = graph.node(("produce", value), &before);
             let mut own = vec![("produce", value)];
             own.extend(value.checked_sub(2).map(|v| ("consume", v)));
-            own.extend(
-                value.checked_sub(1).filter(|_| is_set(early, value)).map(|v| ("consume", v)),
-            );
+            own.extend(value.checked_sub(1).filter(|_| is_set(early, value)).map(|v| ("consume", v)));
             sent.push(own);
         }
         // The consumer of the value before, and of this one if that is not consumed before it is sent.
@@ -160,8 +158,7 @@ fn channels_of_semaphores_and_of_conditions_carry_the_path() {
     let (path, times) = (run.critical_path(), Times::of_run(&run));
     check_whole(&path);
     let orders = (0..1 << VALUES).flat_map(|late| (0..1 << VALUES).map(move |early| (late, early)));
-    let is_right =
-        |(late, early): (u32, u32)| faults(&path, &bounded(late, early), &times, 1).is_empty();
+    let is_right = |(late, early): (u32, u32)| faults(&path, &bounded(late, early), &times, 1).is_empty();
     let first = faults(&path, &bounded(0, 0), &times, 1);
     assert!(orders.into_iter().any(is_right), "bounded: {}\n{path:?}", first.join("\n"));
     assert_eq!((&path.quality.lost_edges[..], path.quality.woken_edges), (&[][..], 0));
@@ -338,10 +335,9 @@ fn places_of_tasks_are_the_users_own() {
 fn inlined_procedures_have_a_span_without_them() {
     let _cores = exclusive_cores();
     let graph = Graph::default().chain(&[n("f"), n("g")], &[]).chain(&[("f", 1), n("h")], &[]);
-    for (test, program, path) in [
-        ("path-inlined-c", c_program("inlined"), ""),
-        ("path-inlined-rust", release("inlined"), "inlined::"),
-    ] {
+    for (test, program, path) in
+        [("path-inlined-c", c_program("inlined"), ""), ("path-inlined-rust", release("inlined"), "inlined::")]
+    {
         let structure = hpcstruct_rs::analyse(&program, &hpcstruct_rs::Options::default());
         let structure = structure.expect("it can be analysed");
         let run = Spec::new(test, program).rate(1000).critical_path("").succeed();
@@ -381,11 +377,8 @@ fn threads_may_meet_more_often_than_they_are_sampled() {
     let _cores = exclusive_cores();
     for arguments in [&[][..], &["threads"]] {
         let test = format!("path-meets{}", arguments.concat());
-        let run = Spec::new(&test, c_program("meets"))
-            .rate(500)
-            .critical_path("")
-            .arguments(arguments)
-            .succeed();
+        let run =
+            Spec::new(&test, c_program("meets")).rate(500).critical_path("").arguments(arguments).succeed();
         let truth: serde_json::Value = serde_json::from_str(run.stdout().trim()).expect("JSON");
         let truth = |name: &str| truth[name].as_f64().expect("a number") * 1e-9;
         let json = run.database().text("critical-path", &["--format", "json"]);

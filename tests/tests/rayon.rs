@@ -56,8 +56,7 @@ fn stock_workers_that_wait_are_idle_and_cost_nothing() {
     let physical = database.view("top-down", &["--projection", "physical"]);
     physical.walk(&mut |_, node| {
         assert!(
-            !node.name.ends_with("WorkerThread::find_work")
-                && !node.name.ends_with("sleep::Sleep::sleep"),
+            !node.name.ends_with("WorkerThread::find_work") && !node.name.ends_with("sleep::Sleep::sleep"),
             "a sample of a waiting worker was recorded: {}",
             node.name
         );
@@ -106,9 +105,7 @@ fn stock_tasks_never_lie_under_an_unrelated_caller_and_the_reader_is_told() {
     let callers = ["loops::unequal", "loops::shared_loop", "loops::nested"];
     view.walk(&mut |above, node| {
         let of = |name: &str| {
-            callers
-                .iter()
-                .position(|caller| name == *caller || name.starts_with(&format!("{caller}::")))
+            callers.iter().position(|caller| name == *caller || name.starts_with(&format!("{caller}::")))
         };
         if let Some(own) = of(&node.name) {
             let other = above.iter().find_map(|n| of(&n.name).filter(|i| *i != own));
@@ -194,11 +191,8 @@ fn a_parallel_loop_is_one_node_with_the_right_share_on_1_to_4_workers() {
         assert_all_reach_main(&view, "loops::main");
         let unequal = "par_iter().map(..).sum()";
         let shared = "into_par_iter().for_each(..)";
-        let (outside, rows, chunks) = (
-            "par_iter().for_each(..)",
-            "par_iter_mut().for_each(..)",
-            "par_chunks_mut(..).for_each(..)",
-        );
+        let (outside, rows, chunks) =
+            ("par_iter().for_each(..)", "par_iter_mut().for_each(..)", "par_chunks_mut(..).for_each(..)");
         for (site, path) in [
             ("light_leaf", &["unequal", unequal, "light_leaf"][..]),
             ("heavy_leaf", &["unequal", unequal, "heavy_leaf"]),

@@ -65,10 +65,7 @@ fn each_class_of_overhead_is_where_it_was_made() {
         &found,
         "regions::scoped",
         work("regions::alone") + work("regions::task"),
-        &[
-            ("unparallelised", idleness("regions::alone")),
-            ("load_imbalance", idleness("regions::task")),
-        ],
+        &[("unparallelised", idleness("regions::alone")), ("load_imbalance", idleness("regions::task"))],
     );
     check(
         &found,
@@ -133,31 +130,21 @@ fn the_launcher_calibrates_and_still_starts_programs_of_that_name() {
     assert!(output.status.success(), "{output:?}");
     assert!(output.stdout.is_empty(), "{output:?}");
     let text = std::fs::read_to_string(&file).expect("it has written the file");
-    for construct in [
-        "join\tworker",
-        "scope\tworker",
-        "par_for\toutside",
-        "install\toutside",
-        "par_iter\tworker",
-    ] {
+    for construct in
+        ["join\tworker", "scope\tworker", "par_for\toutside", "install\toutside", "par_iter\tworker"]
+    {
         for state in ["awake", "asleep"] {
             let start = format!("{construct}\t{state}\t2\t");
-            assert_eq!(
-                text.lines().filter(|l| l.starts_with(&start)).count(),
-                1,
-                "{start}: {text}"
-            );
+            assert_eq!(text.lines().filter(|l| l.starts_with(&start)).count(), 1, "{start}: {text}");
         }
     }
     // Nobody wakes a thread, or makes one, for nothing.
     for construct in ["install\toutside\tasleep\t2\t", "std::thread\tworker\tawake\t2\t"] {
         let row = text.lines().find_map(|l| l.strip_prefix(construct)).expect("a row");
-        let nanoseconds: f64 =
-            row.split('\t').next().and_then(|t| t.parse().ok()).expect("a number");
+        let nanoseconds: f64 = row.split('\t').next().and_then(|t| t.parse().ok()).expect("a number");
         assert!(nanoseconds > 500.0, "{construct}{row}");
     }
-    let as_program =
-        launcher().args(["--", "calibrate"]).env("PATH", "").output().expect("it runs");
+    let as_program = launcher().args(["--", "calibrate"]).env("PATH", "").output().expect("it runs");
     assert_eq!(as_program.status.code(), Some(127), "{as_program:?}");
     let wrong = launcher().args(["calibrate", "--workers", "1"]).output().expect("it runs");
     assert_eq!(wrong.status.code(), Some(125), "{wrong:?}");

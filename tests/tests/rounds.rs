@@ -45,10 +45,7 @@ fn check_shares(rate: u32, round_ms: f64, samples: f64, together: f64) {
         let independent = truth.total("work") / period / together;
         let error = (share * (1.0 - share) * 1.25 / independent).sqrt();
         let what = format!("{site}: share at {rate} Hz in rounds of {round_ms} ms");
-        eprintln!(
-            "{what}: {:.3}, truth {share:.3}, standard error {error:.3}",
-            measured(site) / all
-        );
+        eprintln!("{what}: {:.3}, truth {share:.3}, standard error {error:.3}", measured(site) / all);
         assert_close(&what, measured(site) / all, share, ERRORS * error);
     }
 }

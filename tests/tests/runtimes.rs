@@ -113,8 +113,8 @@ fn not_in_regions(view: &View) -> Vec<String> {
 
 /// What `hpcprof-rs regions` shows.
 fn regions(database: &Database) -> Vec<Value> {
-    let found: Value = serde_json::from_str(&database.text("regions", &["--format", "json"]))
-        .expect("the regions are JSON");
+    let found: Value =
+        serde_json::from_str(&database.text("regions", &["--format", "json"])).expect("the regions are JSON");
     found["regions"].as_array().expect("regions").clone()
 }
 
@@ -128,8 +128,8 @@ fn all(regions: &[Value], count: &str) -> u64 {
 fn not_skewed(regions: &[Value]) -> Vec<String> {
     let is_right = |region: &&Value| {
         let threads = &region["threads"];
-        let [imbalance, idleness] = [&threads["imbalance"], &threads["last"]["idleness"]]
-            .map(|v| v.as_f64().unwrap_or(0.0));
+        let [imbalance, idleness] =
+            [&threads["imbalance"], &threads["last"]["idleness"]].map(|v| v.as_f64().unwrap_or(0.0));
         let waited = region["overheads"]["load_imbalance"].as_f64().unwrap_or(0.0);
         threads["count"] == 2
             && threads["last"]["thread"] == 1
@@ -181,8 +181,7 @@ fn callers(compiler: &str) {
         let is_crowded = threads != "2" || mode == "nested";
         for (caller, values) in &truth.sites {
             for metric in ["work", "idleness"].iter().take(if is_crowded { 1 } else { 2 }) {
-                let (shown, truth) =
-                    (view.inclusive_under(&[caller, "item"], metric), value(values, metric));
+                let (shown, truth) = (view.inclusive_under(&[caller, "item"], metric), value(values, metric));
                 if (shown - truth).abs() > tolerance(value(values, "work"), RATE) {
                     let _ = writeln!(report, "{what}: {caller}: {metric} {shown}, truth {truth}");
                 }
@@ -243,8 +242,7 @@ fn check_paths(name: &str, program: &Path, threads: &[&str], known: &[(&str, u64
         let mut shown = by_path(&view);
         let regions = regions(&database);
         for (name, executions) in known {
-            let named: Vec<Value> =
-                regions.iter().filter(|r| r["name"] == *name).cloned().collect();
+            let named: Vec<Value> = regions.iter().filter(|r| r["name"] == *name).cloned().collect();
             if all(&named, "executions") != *executions {
                 let _ = writeln!(report, "{name}: {} executions", all(&named, "executions"));
             }
@@ -275,8 +273,7 @@ fn what_tbb_runs_has_the_path_by_which_it_was_spawned() {
     let _cores = exclusive_cores();
     let flags = ["-std=c++17", "-fopenmp", "-ltbb"];
     if let Some(program) = optional_program("tbb-callers", "g++", "tbb_callers.cpp", &flags) {
-        let known =
-            [("tbb::parallel_reduce", 1), ("tbb::parallel_pipeline", 1), ("std::for_each", 1)];
+        let known = [("tbb::parallel_reduce", 1), ("tbb::parallel_pipeline", 1), ("std::for_each", 1)];
         check_paths("tbb", &program, &["2", "4"], &known);
     }
 }

@@ -74,8 +74,7 @@ const CLONES: [&str; 2] = ["clone-thread", "clone-process"];
 const DESCRIPTORS: [&str; 5] = ["close", "closefrom", "close_range", "raw-close_range", "dup2"];
 
 /// Those of the above for each condition that is tried in every run of the tests.
-const UNDER_CONDITIONS: [&str; 6] =
-    ["fgets", "futex", "longjmp-cond", "thrd_create", "main-ends", "close"];
+const UNDER_CONDITIONS: [&str; 6] = ["fgets", "futex", "longjmp-cond", "thrd_create", "main-ends", "close"];
 
 struct Scenario {
     run: Run,
@@ -85,11 +84,7 @@ struct Scenario {
 }
 
 /// Profiles a mode of the fixture; `None` where the system does not offer it, which is said.
-fn profile(
-    mode: &str,
-    condition: Condition,
-    arguments: &[&str],
-) -> Result<Option<Scenario>, String> {
+fn profile(mode: &str, condition: Condition, arguments: &[&str]) -> Result<Option<Scenario>, String> {
     let test = format!("scenario-{mode}-{condition:?}");
     let run = Spec::new(&test, c_program("scenarios"))
         .arguments(&[&[mode], arguments].concat())
@@ -183,10 +178,7 @@ fn an_unseen_wait_is_idle_on_the_wall_clock() {
         let (view, truth) = (run.database().top_down(), run.truth());
         for metric in ["work", "idleness"] {
             let (shown, truth) = (value(&view.totals, metric), truth.total(metric));
-            assert!(
-                (shown - truth).abs() < 0.15 * truth,
-                "{mode}: {metric} {shown} s of {truth} s"
-            );
+            assert!((shown - truth).abs() < 0.15 * truth, "{mode}: {metric} {shown} s of {truth} s");
         }
     }
 }
@@ -224,8 +216,7 @@ fn more_threads_than_cores_are_oversubscription() {
     assert!((shown - truth).abs() <= tolerance(truth, RATE), "{shown} s, truth {truth} s");
     let screen = String::from_utf8_lossy(&scenario.database.output.stdout);
     // The first screen has the kernel's account of who waited for a core.
-    let (_, rest) =
-        screen.split_once("they waited ").unwrap_or_else(|| panic!("not told:\n{screen}"));
+    let (_, rest) = screen.split_once("they waited ").unwrap_or_else(|| panic!("not told:\n{screen}"));
     let told: f64 = rest.split(' ').next().and_then(|n| n.parse().ok()).expect("seconds");
     assert!((told - truth).abs() < 0.1 * truth, "{told} s on the first screen, truth {truth} s");
     // And so have the contexts, all together: other programs take no cores here.

@@ -53,13 +53,7 @@ const ROOTS: &[&str] = &["6signal6handle17h", "5entry13handler_stack17h", "6agen
 fn library() -> PathBuf {
     let folder = folder("signal-safety");
     let output = folder.join("measurements");
-    check(
-        tool("hpcrun-rs")
-            .env("XDG_CACHE_HOME", &folder)
-            .args(["-q", "-o"])
-            .arg(&output)
-            .arg("/bin/true"),
-    );
+    check(tool("hpcrun-rs").env("XDG_CACHE_HOME", &folder).args(["-q", "-o"]).arg(&output).arg("/bin/true"));
     let cache = folder.join("hpcrun-rs");
     let mut found = std::fs::read_dir(cache).expect("the launcher made its cache folder");
     let entry = found.next().expect("the library is there");
@@ -76,9 +70,7 @@ struct Function {
 }
 
 fn disassemble(library: &PathBuf) -> BTreeMap<String, Function> {
-    let text = check(
-        Command::new("objdump").args(["-d", "-M", "intel", "--no-show-raw-insn"]).arg(library),
-    );
+    let text = check(Command::new("objdump").args(["-d", "-M", "intel", "--no-show-raw-insn"]).arg(library));
     let mut functions: BTreeMap<String, Function> = BTreeMap::new();
     let mut current = String::new();
     for line in text.lines() {
@@ -171,10 +163,7 @@ fn the_handler_reaches_only_async_signal_safe_code() {
         assert!(bad.is_empty(), "the handler reaches {bad:?}");
     }
     for (import, from) in &imported {
-        assert!(
-            ALLOWED.contains(&import.as_str()),
-            "{from}, which the handler reaches, calls {import}"
-        );
+        assert!(ALLOWED.contains(&import.as_str()), "{from}, which the handler reaches, calls {import}");
     }
     // The walk is not vacuous: these are known to be needed.
     for needed in ["mmap", "open", "process_vm_readv", "__errno_location"] {

@@ -88,9 +88,7 @@ fn check_level(compiler: &str, flags: &[&str], tails: bool) {
 
 fn check_compiler(compiler: &str) {
     if !can_run(compiler) {
-        println!(
-            "SKIPPED: {compiler} is not installed; its code without unwind tables was not measured"
-        );
+        println!("SKIPPED: {compiler} is not installed; its code without unwind tables was not measured");
         return;
     }
     let _cores = one_core();

@@ -79,9 +79,7 @@ fn clang_at_every_level() {
     if can_run("ld.lld") {
         c("clang", &[&["-g", "-O2", "-flto", "-fuse-ld=lld"]]);
     } else {
-        println!(
-            "SKIPPED: ld.lld is not installed; clang's link-time optimisation was not measured"
-        );
+        println!("SKIPPED: ld.lld is not installed; clang's link-time optimisation was not measured");
     }
 }
 

@@ -121,8 +121,7 @@ fn judge(view: &View) -> Verdict {
         let path: Vec<Frame> = names.filter_map(|n: &Node| frame(&n.name)).collect();
         let seconds = node.busy();
         if above.first().is_some_and(|root| root.kind == "partial") {
-            let sum =
-                if in_unwinder(node) { &mut verdict.in_unwinder } else { &mut verdict.partial };
+            let sum = if in_unwinder(node) { &mut verdict.in_unwinder } else { &mut verdict.partial };
             *sum += seconds;
             return;
         }

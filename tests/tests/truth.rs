@@ -42,10 +42,7 @@ fn profile(test: &str, rate: u32, spec: Spec) -> (Run, Database) {
 
 fn assert_first_screen(test: &str, database: &Database) {
     let screen = String::from_utf8_lossy(&database.output.stdout);
-    assert!(
-        screen.lines().count() <= 25,
-        "{test}: the first screen has at most 25 lines:\n{screen}"
-    );
+    assert!(screen.lines().count() <= 25, "{test}: the first screen has at most 25 lines:\n{screen}");
 }
 
 /// Idleness that is small beside the site's work comes in pieces; all else does not.
@@ -65,13 +62,7 @@ fn check_sites(rate: u32, view: &View, truth: &Truth) {
     for (site, values) in &truth.sites {
         for metric in ["work", "idleness"] {
             let measured = view.inclusive(site, metric);
-            assert_metric(
-                &format!("{site} {}: {metric}", view.view),
-                rate,
-                measured,
-                values,
-                metric,
-            );
+            assert_metric(&format!("{site} {}: {metric}", view.view), rate, measured, values, metric);
         }
     }
 }
@@ -211,9 +202,7 @@ fn overhead_tags_in_c() {
     let test = "overhead-c";
     let (run, database) = profile(test, rate, Spec::new(test, c_program("overhead")));
     let (view, truth) = (database.top_down(), run.truth());
-    for (site, metric) in
-        [("useful", "work"), ("locked", "overhead:sync"), ("plain", "overhead:other")]
-    {
+    for (site, metric) in [("useful", "work"), ("locked", "overhead:sync"), ("plain", "overhead:other")] {
         let seconds = truth.of(site, "work");
         assert_near(site, rate, view.inclusive(site, metric), seconds);
         let total = value(&view.totals, metric);

@@ -52,17 +52,7 @@ fn every_view_and_projection_conserves_every_metric() {
 fn the_json_is_what_scripts_rely_on() {
     let _cores = exclusive_cores();
     let (_run, database) = measured();
-    let kinds = [
-        "procedure",
-        "inlined",
-        "loop",
-        "line",
-        "thread-root",
-        "partial",
-        "module",
-        "file",
-        "entry",
-    ];
+    let kinds = ["procedure", "inlined", "loop", "line", "thread-root", "partial", "module", "file", "entry"];
     for name in VIEWS {
         let view = database.view(name, &[]);
         assert_eq!(view.schema, "hpcprof-rs/view/1");
@@ -151,10 +141,7 @@ fn a_stripped_program_is_profiled_and_the_reader_is_told() {
     let database = run.database();
     let view = database.top_down();
     let quality = &view.quality;
-    assert!(
-        quality.rooted as f64 >= 0.999 * quality.samples as f64 && quality.samples > 500,
-        "{quality:?}"
-    );
+    assert!(quality.rooted as f64 >= 0.999 * quality.samples as f64 && quality.samples > 500, "{quality:?}");
     let told = format!(
         "{}{}{}",
         run.stderr(),

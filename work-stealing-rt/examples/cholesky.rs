@@ -235,13 +235,7 @@ fn get_element(mut matrix: &Matrix, mut size: usize, mut row: usize, mut column:
 }
 
 /// Adds `value` to the element at (`row`, `column`) of a matrix with `size` rows.
-fn add_element(
-    mut matrix: &mut Matrix,
-    mut size: usize,
-    mut row: usize,
-    mut column: usize,
-    value: f64,
-) {
+fn add_element(mut matrix: &mut Matrix, mut size: usize, mut row: usize, mut column: usize, value: f64) {
     while size > BLOCK {
         size /= 2;
         matrix = &mut matrix.quadrants_mut()[row / size * 2 + column / size];

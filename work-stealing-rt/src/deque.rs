@@ -201,8 +201,7 @@ impl SplitDeque {
             slot.add(1)
         };
         self.owner.head.set(next);
-        if (next as usize).wrapping_sub(self.owner.zone) > self.own().limit.load(Ordering::Relaxed)
-        {
+        if (next as usize).wrapping_sub(self.owner.zone) > self.own().limit.load(Ordering::Relaxed) {
             Err(slot)
         } else {
             Ok(slot)
@@ -308,12 +307,7 @@ impl SplitDeque {
                 return false;
             }
             let retreat = pack(tail, split - 1);
-            match self.own().ends.compare_exchange_weak(
-                ends,
-                retreat,
-                Ordering::AcqRel,
-                Ordering::Relaxed,
-            ) {
+            match self.own().ends.compare_exchange_weak(ends, retreat, Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) => {
                     self.owner.split.set(slot);
                     self.owner.head.set(slot);
@@ -405,12 +399,7 @@ impl SplitDeque {
                 return Steal::Empty;
             }
             let claim = pack(tail + 1, split);
-            match self.shared().ends.compare_exchange_weak(
-                ends,
-                claim,
-                Ordering::AcqRel,
-                Ordering::Acquire,
-            ) {
+            match self.shared().ends.compare_exchange_weak(ends, claim, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => {
                     if tail + 1 == split {
                         self.raise_attention();

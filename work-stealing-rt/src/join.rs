@@ -170,11 +170,7 @@ where
 /// returns, so the spawner saves no register across the call.
 #[cold]
 #[inline(never)]
-fn recover_from_panic<F, R>(
-    task: &StackTask<F, R, InSlot>,
-    slot: SlotPtr,
-    payload: Box<dyn Any + Send>,
-) -> !
+fn recover_from_panic<F, R>(task: &StackTask<F, R, InSlot>, slot: SlotPtr, payload: Box<dyn Any + Send>) -> !
 where
     F: FnOnce(bool) -> R + Send,
     R: Send,

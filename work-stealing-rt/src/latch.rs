@@ -80,12 +80,7 @@ impl ThreadLatch {
                 SET => return,
                 PENDING => {
                     // On failure the event came in between; the next turn sees it.
-                    let _ = word.compare_exchange(
-                        PENDING,
-                        BLOCKED,
-                        Ordering::Relaxed,
-                        Ordering::Relaxed,
-                    );
+                    let _ = word.compare_exchange(PENDING, BLOCKED, Ordering::Relaxed, Ordering::Relaxed);
                 }
                 _ => self.0.wait(BLOCKED),
             }

@@ -68,10 +68,7 @@ mod sync;
 #[cfg(all(not(loom), target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 #[path = "system/linux.rs"]
 mod system;
-#[cfg(all(
-    not(loom),
-    not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))
-))]
+#[cfg(all(not(loom), not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))))]
 #[path = "system/portable.rs"]
 mod system;
 mod task;
@@ -88,13 +85,10 @@ pub use crate::{
     par_for::{par_for, par_for_grain},
     par_for_adaptive::par_for_adaptive,
     pool::{
-        CustomSpawn, DefaultSpawn, ThreadBuilder, ThreadPool, ThreadPoolBuildError,
-        ThreadPoolBuilder, ThreadSpawn,
+        CustomSpawn, DefaultSpawn, ThreadBuilder, ThreadPool, ThreadPoolBuildError, ThreadPoolBuilder,
+        ThreadSpawn,
     },
-    pool::{
-        current_num_threads, current_thread_has_pending_tasks, current_thread_index,
-        max_num_threads,
-    },
+    pool::{current_num_threads, current_thread_has_pending_tasks, current_thread_index, max_num_threads},
     scope::{Scope, ScopeFifo, in_place_scope, in_place_scope_fifo, scope, scope_fifo},
     spawn::{spawn, spawn_fifo},
     spawn_context::SpawnContext,

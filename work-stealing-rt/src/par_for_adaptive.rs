@@ -66,10 +66,7 @@ where
     if range.is_empty() || track::is_active() {
         return par_for(range, body);
     }
-    let team = Team {
-        workers: with_pool(|pool| pool.workers().len() as u64),
-        start_up: &site.start_up_ps,
-    };
+    let team = Team { workers: with_pool(|pool| pool.workers().len() as u64), start_up: &site.start_up_ps };
     let known = site.iteration_ps.load(Ordering::Relaxed);
     let expected = known.saturating_mul(range.len() as u64);
     let is_timed = known == 0 || is_one_in(TIMED);
@@ -193,11 +190,7 @@ static ALL_SITES: [Site; SITES] = [const {
 impl Site {
     /// The site of a place and of the code that is called there; `None` if there are too many.
     #[inline]
-    fn find(
-        place: &'static Location<'static>,
-        code: usize,
-        is_worker: bool,
-    ) -> Option<&'static Site> {
+    fn find(place: &'static Location<'static>, code: usize, is_worker: bool) -> Option<&'static Site> {
         let key = ptr::from_ref(place).addr() ^ code.rotate_left(usize::BITS / 2);
         // Never 0.
         let key = key & !3 | 1 | usize::from(is_worker) << 1;

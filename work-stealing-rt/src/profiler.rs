@@ -69,8 +69,8 @@ mod registry {
     use std::sync::Once;
 
     use hpcrun_abi::{
-        ABI_VERSION, CountedSite, PathTable, ProfilerTable, REGISTER_SYMBOL, RegisterRuntime,
-        RuntimeTable, TaskHeader, host,
+        ABI_VERSION, CountedSite, PathTable, ProfilerTable, REGISTER_SYMBOL, RegisterRuntime, RuntimeTable,
+        TaskHeader, host,
     };
 
     use crate::boundary;
@@ -114,8 +114,7 @@ mod registry {
             // SAFETY: whoever exports this name promises this type (hpcrun-abi).
             let register = unsafe { core::mem::transmute::<*mut c_void, RegisterRuntime>(symbol) };
             // SAFETY: our table is leaked, and leads to statics only; the profiler's stays.
-            let table =
-                unsafe { host::known(register(Box::leak(Box::new(describe(tracking_changed))))) };
+            let table = unsafe { host::known(register(Box::leak(Box::new(describe(tracking_changed))))) };
             let Some(table) = table else {
                 return;
             };

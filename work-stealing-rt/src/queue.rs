@@ -48,12 +48,7 @@ mod model {
         fn take(&self, choose: impl FnOnce(&mut VecDeque<T>) -> Option<T>) -> Option<T> {
             let mut free = self.free.load(Ordering::Relaxed);
             while free != 0 {
-                match self.free.compare_exchange(
-                    free,
-                    free - 1,
-                    Ordering::Acquire,
-                    Ordering::Relaxed,
-                ) {
+                match self.free.compare_exchange(free, free - 1, Ordering::Acquire, Ordering::Relaxed) {
                     Ok(_) => return choose(&mut self.tasks.lock().expect("nothing panics")),
                     Err(now) => free = now,
                 }

@@ -236,12 +236,7 @@ impl ScopeBase {
 
     fn keep_panic(&self, payload: Payload) {
         let boxed = Box::into_raw(Box::new(payload));
-        let first = self.panic.compare_exchange(
-            ptr::null_mut(),
-            boxed,
-            Ordering::Release,
-            Ordering::Relaxed,
-        );
+        let first = self.panic.compare_exchange(ptr::null_mut(), boxed, Ordering::Release, Ordering::Relaxed);
         if first.is_err() {
             // A panic of the destructor must not propagate: the scope still waits for tasks.
             // SAFETY: boxed above, and not kept.

@@ -66,11 +66,7 @@ struct Call<F, R> {
 impl<F: FnOnce() -> R, R> Call<F, R> {
     fn new(context: SpawnContext, closure: F) -> Self {
         Call {
-            header: TaskHeader {
-                site: core::ptr::from_ref(Self::SITE).cast(),
-                sp: context.0,
-                fp: 0,
-            },
+            header: TaskHeader { site: core::ptr::from_ref(Self::SITE).cast(), sp: context.0, fp: 0 },
             closure: UnsafeCell::new(ManuallyDrop::new(closure)),
             outcome: UnsafeCell::new(None),
         }

@@ -112,14 +112,8 @@ unsafe impl Send for Worker {}
 
 impl Worker {
     /// Worker `index` of `workers` in `pool`. `breadth_first`: it runs its oldest spawned task first.
-    pub(crate) fn new(
-        index: usize,
-        workers: usize,
-        breadth_first: bool,
-        pool: *const Pool,
-    ) -> Self {
-        let spawns =
-            if breadth_first { queue::Worker::new_fifo() } else { queue::Worker::new_lifo() };
+    pub(crate) fn new(index: usize, workers: usize, breadth_first: bool, pool: *const Pool) -> Self {
+        let spawns = if breadth_first { queue::Worker::new_fifo() } else { queue::Worker::new_lifo() };
         Worker {
             joins: SplitDeque::new(workers),
             stealer: spawns.stealer(),

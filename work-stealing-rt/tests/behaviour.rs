@@ -198,9 +198,8 @@ fn install_passes_results_and_panics_to_many_threads() {
                 for round in 0..times(50) as u64 {
                     assert_eq!(pool.install(|| fib(10) + seed + round), 55 + seed + round);
                 }
-                let result = catch_unwind(AssertUnwindSafe(|| {
-                    pool.install(|| resume_unwind(Box::new("installed")))
-                }));
+                let result =
+                    catch_unwind(AssertUnwindSafe(|| pool.install(|| resume_unwind(Box::new("installed")))));
                 assert_eq!(payload(result), "installed");
             });
         }
@@ -211,10 +210,8 @@ fn install_passes_results_and_panics_to_many_threads() {
 fn pools_nest_and_call_each_other() {
     let (outer, inner) = (pool(2), pool(2));
     let total = outer.install(|| {
-        let (a, b) = join(
-            || inner.install(|| fib(12) + outer.install(|| fib(11))),
-            || inner.install(|| fib(12)),
-        );
+        let (a, b) =
+            join(|| inner.install(|| fib(12) + outer.install(|| fib(11))), || inner.install(|| fib(12)));
         a + b
     });
     assert_eq!(total, 144 + 89 + 144);
@@ -292,9 +289,7 @@ fn a_join_half_is_open_while_the_other_waits_in_a_scope() {
     // The second half must be taken by the other worker although the first never pushes again.
     let pool = pool(2);
     let flag = AtomicBool::new(false);
-    pool.install(|| {
-        join(|| scope(|s| s.spawn(|_| assert!(await_flag(&flag)))), || flag.store(true, SeqCst))
-    });
+    pool.install(|| join(|| scope(|s| s.spawn(|_| assert!(await_flag(&flag)))), || flag.store(true, SeqCst)));
 }
 
 #[test]
@@ -406,11 +401,8 @@ fn deep_recursion_beyond_the_deque_runs_inline() {
         below + one
     }
     for threads in [1, 2] {
-        let pool = ThreadPoolBuilder::new()
-            .num_threads(threads)
-            .stack_size(1 << 30)
-            .build()
-            .expect("threads");
+        let pool =
+            ThreadPoolBuilder::new().num_threads(threads).stack_size(1 << 30).build().expect("threads");
         assert_eq!(pool.install(|| nest(DEPTH)), DEPTH);
         assert_eq!(pool.install(|| fib(15)), 610);
     }

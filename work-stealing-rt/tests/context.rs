@@ -121,8 +121,7 @@ fn add_module(unwinder: &mut StackUnwinder, path: String, range: Range<u64>) {
         let range = section.address()..section.address() + section.size();
         Some((range, section.data().ok()?.to_vec()))
     };
-    let (text, eh_frame, header) =
-        (section(".text"), section(".eh_frame"), section(".eh_frame_hdr"));
+    let (text, eh_frame, header) = (section(".text"), section(".eh_frame"), section(".eh_frame_hdr"));
     let info = ExplicitModuleSectionInfo {
         base_svma: 0,
         text_svma: text.as_ref().map(|(range, _)| range.clone()),
@@ -458,10 +457,7 @@ fn check_table() {
                 // The first half waits for this one now: it is idle.
                 let start = Instant::now();
                 while n_working.load(Relaxed) != 1 {
-                    assert!(
-                        start.elapsed() < Duration::from_secs(10),
-                        "a waiter counts as working"
-                    );
+                    assert!(start.elapsed() < Duration::from_secs(10), "a waiter counts as working");
                 }
             },
         );

@@ -180,12 +180,7 @@ const GRAPHS: [Graph; 8] = [
         80,
         &[("x0", 10, 70), ("x1", 70, 15), ("y0", 0, 80), ("leaf", 0, 80)],
     ),
-    (
-        || scope(|scope| (0..4).for_each(|_| scope.spawn(|_| spin("task", 50)))),
-        200,
-        50,
-        &[("task", 50, 0)],
-    ),
+    (|| scope(|scope| (0..4).for_each(|_| scope.spawn(|_| spin("task", 50)))), 200, 50, &[("task", 50, 0)]),
     // On one worker, too, where nobody ever asks for tasks.
     (
         || {
@@ -468,8 +463,7 @@ fn a_worker_without_a_task_is_not_active() {
         let builder = ThreadPoolBuilder::new().num_threads(2);
         let pool = builder.start_handler(handler).build().expect("threads");
         pool.install(critical_path::start);
-        let clocks =
-            || [libc::CLOCK_PROCESS_CPUTIME_ID, libc::CLOCK_THREAD_CPUTIME_ID].map(cpu_time);
+        let clocks = || [libc::CLOCK_PROCESS_CPUTIME_ID, libc::CLOCK_THREAD_CPUTIME_ID].map(cpu_time);
         let [process, own] = clocks();
         for _ in 0..300 {
             thread::sleep(std::time::Duration::from_micros(200));

@@ -8,9 +8,9 @@ use std::sync::{Arc, Barrier, Mutex};
 use std::thread;
 
 use work_stealing_rt::{
-    ThreadPool, ThreadPoolBuilder, Yield, broadcast, current_thread_has_pending_tasks,
-    current_thread_index, in_place_scope, in_place_scope_fifo, is_nested, join, join_context,
-    scope, scope_fifo, spawn, spawn_broadcast, spawn_fifo, yield_local, yield_now,
+    ThreadPool, ThreadPoolBuilder, Yield, broadcast, current_thread_has_pending_tasks, current_thread_index,
+    in_place_scope, in_place_scope_fifo, is_nested, join, join_context, scope, scope_fifo, spawn,
+    spawn_broadcast, spawn_fifo, yield_local, yield_now,
 };
 
 fn pool(threads: usize) -> ThreadPool {
@@ -19,8 +19,7 @@ fn pool(threads: usize) -> ThreadPool {
 
 #[test]
 fn migrated_is_told_exactly() {
-    let told =
-        |pool: &ThreadPool| pool.install(|| join_context(|a| a.migrated(), |b| b.migrated()));
+    let told = |pool: &ThreadPool| pool.install(|| join_context(|a| a.migrated(), |b| b.migrated()));
     assert_eq!(told(&pool(1)), (false, false));
     // Each half waits for the other, so the second one is stolen.
     let barrier = Barrier::new(2);
@@ -125,9 +124,7 @@ fn a_broadcast_runs_once_on_every_worker() {
     assert!(counts.iter().all(|count| count.load(SeqCst) == 11));
 
     let (sender, receiver) = channel();
-    pool.install(|| {
-        spawn_broadcast(move |context| sender.send(context.index()).expect("received"))
-    });
+    pool.install(|| spawn_broadcast(move |context| sender.send(context.index()).expect("received")));
     let mut indices: Vec<_> = receiver.iter().collect();
     indices.sort_unstable();
     assert_eq!(indices, [0, 1, 2, 3, 4]);

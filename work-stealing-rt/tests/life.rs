@@ -13,9 +13,8 @@ use std::thread;
 use std::time::Duration;
 
 use work_stealing_rt::{
-    ThreadBuilder, ThreadPool, ThreadPoolBuildError, ThreadPoolBuilder, broadcast,
-    current_thread_index, in_place_scope, join, scope, spawn, spawn_broadcast, spawn_fifo,
-    yield_now,
+    ThreadBuilder, ThreadPool, ThreadPoolBuildError, ThreadPoolBuilder, broadcast, current_thread_index,
+    in_place_scope, join, scope, spawn, spawn_broadcast, spawn_fifo, yield_now,
 };
 
 /// Far more than any of the programs takes.
@@ -57,8 +56,7 @@ fn without_threads(
 /// Runs the workers until all have ended.
 fn run(threads: Vec<ThreadBuilder>) {
     ends(|| {
-        let threads: Vec<_> =
-            threads.into_iter().map(|worker| thread::spawn(|| worker.run())).collect();
+        let threads: Vec<_> = threads.into_iter().map(|worker| thread::spawn(|| worker.run())).collect();
         for thread in threads {
             thread.join().expect("a worker does not panic");
         }
@@ -107,10 +105,7 @@ fn all_of(index: usize) -> [(usize, usize); 5] {
 
 /// What a handler sends, as the start handler and then as the exit handler of a pool whose handle is dropped
 /// before its threads begin.
-fn sent_by<T: Ord + Send + 'static>(
-    workers: usize,
-    handler: fn(usize, &Mutex<Sender<T>>),
-) -> [Vec<T>; 2] {
+fn sent_by<T: Ord + Send + 'static>(workers: usize, handler: fn(usize, &Mutex<Sender<T>>)) -> [Vec<T>; 2] {
     [true, false].map(|is_start| {
         let (sender, receiver) = channel();
         let to = shared(sender);

@@ -148,11 +148,9 @@ fn build_cpp(place: &Path) -> Result<Option<(PathBuf, bool)>, String> {
     }
     match compile(&["-DNO_TBB"]) {
         Ok(output) if output.status.success() => Ok(Some((program, false))),
-        Ok(output) => Err(format!(
-            "g++ failed on {}:\n{}",
-            source.display(),
-            String::from_utf8_lossy(&output.stderr)
-        )),
+        Ok(output) => {
+            Err(format!("g++ failed on {}:\n{}", source.display(), String::from_utf8_lossy(&output.stderr)))
+        }
         Err(error) => Err(format!("g++: {error}")),
     }
 }

@@ -41,14 +41,7 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
     step(&folder, Command::new(&hpcprof).args(["top-down", "database", "--threshold", "1"]))?;
     step(
         &folder,
-        Command::new(&hpcprof).args([
-            "bottom-up",
-            "database",
-            "--metric",
-            "idleness",
-            "--threshold",
-            "1",
-        ]),
+        Command::new(&hpcprof).args(["bottom-up", "database", "--metric", "idleness", "--threshold", "1"]),
     )?;
     println!("\nAll of it lies in {}, the tools in {}", folder.display(), programs.display());
     Ok(())

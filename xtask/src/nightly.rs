@@ -7,8 +7,7 @@ use std::process::Command;
 const CONDITIONS: [&str; 3] = ["beside-busy", "slow-clock", "crowded"];
 
 /// The tests whose truths hold under each of them.
-const MODULES: [&str; 6] =
-    ["scenarios::", "runtimes::", "node::", "truth::", "tag_shares::", "lifecycle::"];
+const MODULES: [&str; 6] = ["scenarios::", "runtimes::", "node::", "truth::", "tag_shares::", "lifecycle::"];
 
 #[derive(clap::Args)]
 pub(crate) struct Options {

@@ -257,10 +257,7 @@ fn command_of(program: &Program, way: Way, setting: &Setting) -> Result<Command,
         Way::Hpctoolkit(rate) => {
             let mut command = Command::new("hpcrun");
             // Its CPUTIME comes with the kernel's tick at most; this comes at the rate.
-            command
-                .args(["-e", &format!("cpu-clock@f{rate}"), "-o"])
-                .arg(&theirs)
-                .arg(&program.path);
+            command.args(["-e", &format!("cpu-clock@f{rate}"), "-o"]).arg(&theirs).arg(&program.path);
             command
         }
         Way::Perf(rate) => {
@@ -305,9 +302,8 @@ fn inner_seconds(output: &str) -> Option<f64> {
 }
 
 fn print_rows(program: &Program, ways: &[Way], rounds: &[Vec<(Way, Timing)>], setting: &Setting) {
-    let find = |round: &[(Way, Timing)], way: Way| {
-        round.iter().find(|(w, _)| *w == way).map(|(_, timing)| *timing)
-    };
+    let find =
+        |round: &[(Way, Timing)], way: Way| round.iter().find(|(w, _)| *w == way).map(|(_, timing)| *timing);
     for way in ways {
         let (rate, name) = match way {
             Way::Plain => ("-".to_string(), "unprofiled, seconds"),

@@ -116,10 +116,7 @@ fn fetch(work: &Path, rayon: &str, core: &str) -> Result<Sources, String> {
         let found = places.find(|path| path.join("Cargo.toml").is_file());
         found.ok_or_else(|| format!("cargo fetched {package}, but it is not in {registries:?}"))
     };
-    Ok(Sources {
-        rayon: find(format!("rayon-{rayon}"))?,
-        core: find(format!("rayon-core-{core}"))?,
-    })
+    Ok(Sources { rayon: find(format!("rayon-{rayon}"))?, core: find(format!("rayon-core-{core}"))? })
 }
 
 /// A copy of rayon that links our rayon-core.

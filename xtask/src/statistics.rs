@@ -20,9 +20,8 @@ pub(crate) fn estimate(values: &[f64]) -> Option<Estimate> {
     // From a fixed seed: the same values give the same interval.
     let mut random = fastrand::Rng::with_seed(1);
     let mut pick = || values[random.usize(..values.len())];
-    let mut medians: Vec<f64> = (0..RESAMPLES)
-        .filter_map(|_| self::median((0..values.len()).map(|_| pick()).collect()))
-        .collect();
+    let mut medians: Vec<f64> =
+        (0..RESAMPLES).filter_map(|_| self::median((0..values.len()).map(|_| pick()).collect())).collect();
     medians.sort_by(f64::total_cmp);
     let at = |share: f64| medians[((RESAMPLES - 1) as f64 * share).round() as usize];
     Some(Estimate { median, low: at(0.025), high: at(0.975) })

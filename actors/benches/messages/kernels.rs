@@ -120,9 +120,7 @@ pub(crate) fn table(rows: &[(&str, Run)]) {
         let mut times = vec![[const { Vec::new() }; 3]; rows.len()];
         for _ in 0..rounds {
             for ((name, run), times) in rows.iter().zip(&mut times) {
-                for (kernel, times) in
-                    [Kernel::Token, Kernel::Tokens, Kernel::FanIn].into_iter().zip(times)
-                {
+                for (kernel, times) in [Kernel::Token, Kernel::Tokens, Kernel::FanIn].into_iter().zip(times) {
                     if name.contains(&only) {
                         times.push(run(kernel, workers, messages) * 1e9 / messages as f64);
                     }

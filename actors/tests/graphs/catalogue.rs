@@ -52,8 +52,7 @@ pub(crate) fn rotating_imbalance() -> Dag {
     let mut barrier = Vec::new();
     for round in 0..8 {
         let rank = |rank: usize| if rank == round % 4 { (0, 10) } else { (1, 2) };
-        let ranks: Vec<usize> =
-            (0..4).map(rank).map(|(p, time)| dag.node(p, time, &barrier)).collect();
+        let ranks: Vec<usize> = (0..4).map(rank).map(|(p, time)| dag.node(p, time, &barrier)).collect();
         barrier = vec![dag.node(2, 0, &ranks)];
     }
     dag

@@ -59,8 +59,7 @@ fn a_share_that_promises_too_much() {
 #[test]
 fn near_critical_branches() {
     let report = check(&graph::near_critical(), 363, 120, &[(1, 118), (0, 110), (5, 110)]);
-    let near: Vec<_> =
-        report.report.near.iter().map(|b| (b.begin.name.as_str(), b.time, b.slack)).collect();
+    let near: Vec<_> = report.report.near.iter().map(|b| (b.begin.name.as_str(), b.time, b.slack)).collect();
     assert_eq!(near, [("2", 98, 2), ("3", 95, 5)]);
 }
 

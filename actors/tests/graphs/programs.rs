@@ -95,12 +95,9 @@ fn reductions_keep_the_order_of_elements_and_rounds() {
     let add = move |text| target.lock().expect("no panic").push(text);
     let reduction = system.reduction(5, |a: String, b: String| a + &b, add);
     let letters = system.array("letter", 5, |_, _| Letter(reduction.clone(), 0));
-    system
-        .run(|| letters.iter().for_each(|l| (0..50).for_each(|_| l.send(Run))))
-        .expect("no panic");
+    system.run(|| letters.iter().for_each(|l| (0..50).for_each(|_| l.send(Run)))).expect("no panic");
     let mut results = results.lock().expect("no panic").clone();
-    results
-        .sort_by_key(|text| text[1..].split('b').next().map(|n| n.parse::<u32>().expect("digits")));
+    results.sort_by_key(|text| text[1..].split('b').next().map(|n| n.parse::<u32>().expect("digits")));
     let expected: Vec<String> = (1..=50).map(|n| format!("a{n}b{n}c{n}d{n}e{n}")).collect();
     assert_eq!(results, expected);
 }

@@ -1,8 +1,8 @@
 //! A critical path in a file: a header, then one checksummed payload.
 
 use super::{
-    CriticalPath, Edge, Export, Level, Near, OnPath, Procedure, ProcedureName, Quality, Rank,
-    RankShare, Segment, Site, Start,
+    CriticalPath, Edge, Export, Level, Near, OnPath, Procedure, ProcedureName, Quality, Rank, RankShare,
+    Segment, Site, Start,
 };
 use crate::address::CodeAddress;
 use crate::bytes::{ByteReader, ByteWriter};
@@ -178,8 +178,7 @@ mod tests {
             time,
             count: 1 + time / 10,
         };
-        let procedure =
-            |name, work, on_path, zeroed_span| Procedure { name, work, on_path, zeroed_span };
+        let procedure = |name, work, on_path, zeroed_span| Procedure { name, work, on_path, zeroed_span };
         CriticalPath {
             pid: 7,
             image: 1 << 40,
@@ -188,10 +187,7 @@ mod tests {
             span: 65,
             burdened_span: 71,
             span_at_least: 60,
-            levels: vec![
-                Level { cores: 1, time: 35, work: 35 },
-                Level { cores: 2, time: 30, work: 60 },
-            ],
+            levels: vec![Level { cores: 1, time: 35, work: 35 }, Level { cores: 2, time: 30, work: 60 }],
             wall: 80,
             spawn_cost: 4,
             message_cost: 2,
@@ -204,13 +200,7 @@ mod tests {
                 procedure(ProcedureName::Function(address, 0), 80, 50, 15),
                 procedure(ProcedureName::Mark("a mark".to_owned()), u64::MAX, 0, 65),
             ],
-            near: vec![Near {
-                begin: source(3),
-                end: source(4),
-                thread: Some(2),
-                time: 48,
-                slack: 2,
-            }],
+            near: vec![Near { begin: source(3), end: source(4), thread: Some(2), time: 48, slack: 2 }],
             starts: vec![Start {
                 place: source(9),
                 edge: Edge::Spawn,
@@ -236,16 +226,7 @@ mod tests {
                 names: vec![(5, ProcedureName::Function(address, 2))],
                 first: 3,
                 segments: vec![
-                    (
-                        None,
-                        segment(
-                            Site::Remote { rank: 2, export: 7 },
-                            source(3),
-                            Edge::Message,
-                            None,
-                            10,
-                        ),
-                    ),
+                    (None, segment(Site::Remote { rank: 2, export: 7 }, source(3), Edge::Message, None, 10)),
                     (Some(0), segment(source(3), source(5), Edge::Message, Some(1), 5)),
                 ],
                 contexts: vec![(None, vec![OnPath { profile: 1, record: 2, time: 3 }])],

@@ -117,8 +117,7 @@ impl<P, N> CriticalPath<P, N> {
             ("woken_edges", &self.quality.woken_edges),
             ("grains", &self.quality.grains),
         ]);
-        let (schema, unit, clock) =
-            (Text("hpcprof-rs/critical-path/1"), Text("seconds"), Text("cpu"));
+        let (schema, unit, clock) = (Text("hpcprof-rs/critical-path/1"), Text("seconds"), Text("cpu"));
         let head = members(&[("schema", &schema), ("unit", &unit), ("clock", &clock)]);
         let totals = members(&[
             ("complete", &self.complete),

@@ -68,8 +68,7 @@ impl<P> Rank<P> {
         segments.enumerate().all(|(own, index)| before(own, index))
             && contexts.enumerate().all(|(own, index)| before(own, index))
             && self.exports.iter().all(|export| {
-                before(self.segments.len(), export.before)
-                    && before(self.contexts.len(), export.contexts)
+                before(self.segments.len(), export.before) && before(self.contexts.len(), export.contexts)
             })
     }
 

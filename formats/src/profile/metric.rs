@@ -127,8 +127,7 @@ impl Metric {
     pub fn decode(entry: &[u8]) -> Result<Metric, &'static str> {
         let name = entry.get(..METRIC_NAME_SIZE).unwrap_or_default();
         let length = name.iter().position(|b| *b == 0).unwrap_or(name.len());
-        let name =
-            std::str::from_utf8(&name[..length]).map_err(|_| "a metric's name is not UTF-8")?;
+        let name = std::str::from_utf8(&name[..length]).map_err(|_| "a metric's name is not UTF-8")?;
         if name.is_empty() {
             return Err("a metric has no name");
         }
@@ -140,8 +139,7 @@ impl Metric {
         Ok(Metric {
             name: name.to_owned(),
             unit: Unit::from_number(kinds[0]).ok_or("a metric's unit is unknown")?,
-            aggregation: Aggregation::from_number(kinds[1])
-                .ok_or("a metric's aggregation is unknown")?,
+            aggregation: Aggregation::from_number(kinds[1]).ok_or("a metric's aggregation is unknown")?,
             representation: Representation::from_number(kinds[2])
                 .ok_or("a metric's representation is unknown")?,
             scale,
@@ -227,9 +225,7 @@ pub(super) fn are_values(metrics: &[Metric], group: u32, words: &[u64]) -> bool 
 
 #[cfg(test)]
 mod tests {
-    use super::super::{
-        HEADER_SIZE, MAGIC, Profile, RECORD_SIZE, Record, RecordKind, VERSION_MAJOR, meta,
-    };
+    use super::super::{HEADER_SIZE, MAGIC, Profile, RECORD_SIZE, Record, RecordKind, VERSION_MAJOR, meta};
     use super::*;
 
     fn put(data: &mut [u8], at: usize, bytes: &[u8]) {

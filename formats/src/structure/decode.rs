@@ -1,8 +1,8 @@
 //! Reads structure files. The result is consistent, or an error says what is wrong.
 
 use super::{
-    Columns, FLAG_COMPLETE, KIND, Origin, Procedure, ProcedureId, Scope, ScopeId, ScopeKind,
-    SourceLine, Span, StringId, Structure,
+    Columns, FLAG_COMPLETE, KIND, Origin, Procedure, ProcedureId, Scope, ScopeId, ScopeKind, SourceLine,
+    Span, StringId, Structure,
 };
 use crate::sealed::FileError;
 
@@ -166,8 +166,7 @@ impl Structure {
     /// sorted and do not overlap, a scope's parent comes before it.
     pub fn decode(data: &[u8]) -> Result<Structure, FileError> {
         let (minor, flags, payload) = KIND.open(data)?;
-        let mut structure =
-            Structure { complete: flags & FLAG_COMPLETE != 0, ..Structure::default() };
+        let mut structure = Structure { complete: flags & FLAG_COMPLETE != 0, ..Structure::default() };
         let mut decoder = Decoder { data: payload };
         structure.decode_payload(&mut decoder)?;
         if minor >= 1 {

@@ -155,8 +155,7 @@ impl Structure {
             let others = others.chunks(each).map(|share| scope.spawn(move || encode(share)));
             let others: Vec<_> = others.collect();
             let own = std::iter::once(encode(own));
-            own.chain(others.into_iter().map(|t| t.join().unwrap_or_else(|p| resume_unwind(p))))
-                .collect()
+            own.chain(others.into_iter().map(|t| t.join().unwrap_or_else(|p| resume_unwind(p)))).collect()
         });
         let mut sum = Hasher::new();
         encoded.iter().for_each(|data| sum.update(data));

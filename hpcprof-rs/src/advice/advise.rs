@@ -40,12 +40,7 @@ impl Finding {
 }
 
 /// Prints the advice of a database.
-pub fn print(
-    catalogue: &Catalogue,
-    is_json: bool,
-    style: Style,
-    out: &mut impl Write,
-) -> Result<()> {
+pub fn print(catalogue: &Catalogue, is_json: bool, style: Style, out: &mut impl Write) -> Result<()> {
     let found = findings(&stored_view(catalogue)?, catalogue, Thresholds::default())?;
     match is_json {
         true => writeln!(out, "{}", object(catalogue, &found)),
@@ -66,12 +61,7 @@ fn object(catalogue: &Catalogue, found: &Found) -> Value {
     })
 }
 
-fn text(
-    catalogue: &Catalogue,
-    found: &Found,
-    style: Style,
-    out: &mut impl Write,
-) -> io::Result<()> {
+fn text(catalogue: &Catalogue, found: &Found, style: Style, out: &mut impl Write) -> io::Result<()> {
     let run = &catalogue.statistics;
     let wall = seconds(quality::wall_of_run(run) as i64);
     let title = format!("{}: a run takes {wall} s on {} cores", one_line(&run.program), run.cores);

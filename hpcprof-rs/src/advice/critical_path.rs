@@ -34,10 +34,8 @@ pub fn remarks(path: &CriticalPath, workers: u32) -> Remarks {
 fn doubts(path: &CriticalPath) -> Vec<String> {
     let mut lines = Vec::new();
     if !path.complete {
-        lines.push(
-            "the process did not end in order: this is the path as it was some time before"
-                .to_owned(),
-        );
+        lines
+            .push("the process did not end in order: this is the path as it was some time before".to_owned());
     }
     let (missing, edges) = (path.quality.missing_edges(), path.quality.edges());
     if ratio(missing, edges) >= MANY_MISSING {
@@ -93,9 +91,9 @@ fn basis(path: &CriticalPath) -> String {
     };
     let grains = match quality.grains {
         0 => String::new(),
-        n => format!(
-            "; {n} forks were too short to follow those inside of them: their tasks count as serial"
-        ),
+        n => {
+            format!("; {n} forks were too short to follow those inside of them: their tasks count as serial")
+        }
     };
     format!("rests on {} exact edges, {woken}, {lost}{grains}", quality.exact_edges)
 }
@@ -128,8 +126,7 @@ fn advice(path: &CriticalPath, workers: u32, time: impl Fn(f64) -> String) -> Ve
     let is_hidden = |p: &Procedure| is_large(p.on_path) && path.gain(p) < p.on_path / 4;
     // A procedure gains all that it calls: the innermost one is named.
     let is_caller = |p: &Procedure| {
-        let callee =
-            |q: &&&Procedure| q.work < p.work && path.gain(q) as f64 >= path.gain(p) as f64 * SAME;
+        let callee = |q: &&&Procedure| q.work < p.work && path.gain(q) as f64 >= path.gain(p) as f64 * SAME;
         parts.iter().any(|q| callee(&q))
     };
     let now = path.prediction(workers).time;

@@ -116,10 +116,8 @@ pub fn findings(
         let is_same = |of: &&mut Finding| [of.cause, new.cause] == [Cause::SmallTasks; 2];
         match all.iter_mut().find(is_same) {
             Some(known) => {
-                let (most, error) = known
-                    .most
-                    .zip(new.most)
-                    .map_or((0.0, 0.0), |(a, b)| (a.0 + b.0, a.1.hypot(b.1)));
+                let (most, error) =
+                    known.most.zip(new.most).map_or((0.0, 0.0), |(a, b)| (a.0 + b.0, a.1.hypot(b.1)));
                 known.most = Some((most, error));
             }
             None => all.push(new),
@@ -198,8 +196,7 @@ impl Finder<'_> {
         }
         let label = self.view.node(row.location).label;
         if let Some(left) = self.catalogue.zeroed_span(label) {
-            most =
-                most.min((quality::wall_of_run(&self.catalogue.statistics) - left as f64).max(0.0));
+            most = most.min((quality::wall_of_run(&self.catalogue.statistics) - left as f64).max(0.0));
         }
         Some(self.about(row, cause, text, Some((most, error))))
     }
@@ -238,9 +235,7 @@ impl Finder<'_> {
             ),
             _ => (
                 Cause::LowParallelism,
-                format!(
-                    "{idle:.1} cores idle on average while it runs: more at once, or start it earlier"
-                ),
+                format!("{idle:.1} cores idle on average while it runs: more at once, or start it earlier"),
             ),
         }
     }
@@ -262,13 +257,9 @@ impl Finder<'_> {
     /// The largest category of overhead.
     fn overhead(&self, values: &[i64]) -> String {
         let metrics = self.catalogue.metrics.iter().zip(values);
-        let of =
-            metrics.filter_map(|(m, value)| Some((*value, m.name.strip_prefix(CATEGORY_PREFIX)?)));
+        let of = metrics.filter_map(|(m, value)| Some((*value, m.name.strip_prefix(CATEGORY_PREFIX)?)));
         let largest = of.max().map_or("", |(_, name)| name);
-        format!(
-            "{} % of it is overhead, mostly {largest}",
-            percent(values[OVERHEAD], effort(values))
-        )
+        format!("{} % of it is overhead, mostly {largest}", percent(values[OVERHEAD], effort(values)))
     }
 
     /// The small tasks that a node of a region has at, around or below it.

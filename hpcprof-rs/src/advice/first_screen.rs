@@ -216,8 +216,7 @@ impl Screen<'_> {
         }
         let slept = self.mostly(STANDSTILL).filter(|_| quality::is_mostly_waiting(self.run));
         if let Some((all, most, name)) = slept {
-            lines
-                .push(format!("nobody worked: threads waited {all} s, {most} s of that in {name}"));
+            lines.push(format!("nobody worked: threads waited {all} s, {most} s of that in {name}"));
         }
         let delayed = self.mostly(OVERSUBSCRIPTION).filter(|_| quality::competes(self.run));
         if let Some((all, most, name)) = delayed {
@@ -247,9 +246,7 @@ impl Screen<'_> {
             let lost = one_line(&quality::lost(self.run));
             let held_back = self.run.lost_ns.get(quality::HELD_BACK).copied().unwrap_or(0);
             let remedy = match held_back > self.run.lost_ns.values().sum::<i64>() / 2 {
-                true => {
-                    "signals were blocked by a system call of the program's own, or perf was off"
-                }
+                true => "signals were blocked by a system call of the program's own, or perf was off",
                 false => "build with frame or unwind information and measure again",
             };
             let text = format!(
@@ -260,12 +257,10 @@ impl Screen<'_> {
         }
         let rows = rows(self.view, self.catalogue, self.thresholds);
         let chance = self.chance(&rows);
-        let other =
-            OTHER_LINES + self.notes.len() + self.advice.len() + usize::from(chance.is_some());
+        let other = OTHER_LINES + self.notes.len() + self.advice.len() + usize::from(chance.is_some());
         let room = LINES.saturating_sub(other);
         let (shown, hidden) = rows.split_at(rows.len().min(room.clamp(CONTEXTS.1, CONTEXTS.0)));
-        let longest =
-            shown.iter().map(|r| r.place(self.view, &self.catalogue.code).chars().count()).max();
+        let longest = shown.iter().map(|r| r.place(self.view, &self.catalogue.code).chars().count()).max();
         let has_verdict = shown.iter().any(|r| !self.advice(r.verdict).is_empty());
         let beside = match (self.is_narrow(), has_verdict) {
             (true, false) => 1,
@@ -274,9 +269,7 @@ impl Screen<'_> {
         };
         let for_names = self.style.width.saturating_sub(4 * 9 + beside);
         let place_width = match longest {
-            Some(longest) if self.is_narrow() => {
-                longest.clamp(9, for_names.saturating_sub(16).clamp(9, 24))
-            }
+            Some(longest) if self.is_narrow() => longest.clamp(9, for_names.saturating_sub(16).clamp(9, 24)),
             _ => 24,
         };
         let name_width = for_names.saturating_sub(place_width).clamp(16, 60);
@@ -348,13 +341,7 @@ impl Screen<'_> {
         }
     }
 
-    fn row(
-        &self,
-        row: &Row,
-        place_width: usize,
-        name_width: usize,
-        out: &mut impl Write,
-    ) -> io::Result<()> {
+    fn row(&self, row: &Row, place_width: usize, name_width: usize, out: &mut impl Write) -> io::Result<()> {
         let location = row.place(self.view, &self.catalogue.code);
         let most = row.mostly.as_deref().map(one_line);
         let name = one_line(&row.name);

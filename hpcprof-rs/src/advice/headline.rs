@@ -50,12 +50,10 @@ pub fn headline(
     }
     // The line with a number of procedures, whose names have at most `most` characters.
     let line = |procedures: usize, most: usize| {
-        let procedure_name =
-            |p| names::middle(&names::shown(&catalogue.code, Label::Procedure(p)), most);
+        let procedure_name = |p| names::middle(&names::shown(&catalogue.code, Label::Procedure(p)), most);
         let parts = sorted[..sorted.len().min(procedures)].iter();
         let parts = parts.map(|((procedure, caller), sum)| {
-            let from =
-                caller.map_or(String::new(), |c| format!(" called from {}", procedure_name(c)));
+            let from = caller.map_or(String::new(), |c| format!(" called from {}", procedure_name(c)));
             format!("{}{from} {:.1} %", procedure_name(*procedure), percent(*sum))
         });
         let parts: Vec<String> = parts.collect();

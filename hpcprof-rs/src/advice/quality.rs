@@ -104,9 +104,8 @@ pub fn serial(run: &Statistics, working: i64, idleness: i64) -> Option<String> {
         return Some(format!("serial: the program runs on one thread{idles}"));
     }
     let most = working.saturating_mul(others.max(0));
-    (most > 0 && is_share(idleness, SERIAL_PERCENT, most)).then(|| {
-        format!("serial: of {} threads never more than one works at a time{idles}", run.threads)
-    })
+    (most > 0 && is_share(idleness, SERIAL_PERCENT, most))
+        .then(|| format!("serial: of {} threads never more than one works at a time{idles}", run.threads))
 }
 
 /// The lines about the measurement.
@@ -223,12 +222,12 @@ fn samples(run: &Statistics) -> String {
         (_, true, true) => {
             format!("quality: {rooted:.2} % of samples rooted at the program's entry, none lost")
         }
-        (_, false, true) => format!(
-            "quality: of the samples that were taken {rooted:.2} % are rooted at the program's entry"
-        ),
-        (_, _, false) => format!(
-            "quality: {rooted:.2} % of samples rooted at the program's entry, not whole: {lost}"
-        ),
+        (_, false, true) => {
+            format!("quality: of the samples that were taken {rooted:.2} % are rooted at the program's entry")
+        }
+        (_, _, false) => {
+            format!("quality: {rooted:.2} % of samples rooted at the program's entry, not whole: {lost}")
+        }
     };
     if is_share(run.estimated_wait_ns, ESTIMATED_PERCENT, run.wall_ns) {
         text.push_str(&format!(
@@ -242,8 +241,7 @@ fn samples(run: &Statistics) -> String {
 /// Which runtimes ran tasks whose callers nobody recorded.
 fn unknown_callers(run: &Statistics) -> Vec<String> {
     let shares = run.unknown_caller_samples.iter();
-    let shares =
-        shares.map(|(runtime, n)| (runtime, *n as f64 * 100.0 / run.samples.max(1) as f64));
+    let shares = shares.map(|(runtime, n)| (runtime, *n as f64 * 100.0 / run.samples.max(1) as f64));
     let said = shares.filter(|(_, share)| *share >= 0.1);
     said.map(|(runtime, share)| match runtime.as_str() {
         "rayon" => format!(

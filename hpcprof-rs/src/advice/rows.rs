@@ -387,8 +387,7 @@ impl Chooser<'_> {
     fn merged(&self, rows: Vec<Row>) -> Vec<Row> {
         let mut merged: Vec<Row> = Vec::with_capacity(rows.len());
         for row in rows {
-            let place =
-                |row: &Row| self.view.node(row.location).label.location(&self.catalogue.code);
+            let place = |row: &Row| self.view.node(row.location).label.location(&self.catalogue.code);
             let is_same = |known: &&mut Row| known.name == row.name && place(known) == place(&row);
             match merged.iter_mut().find(is_same) {
                 Some(known) => {

@@ -35,13 +35,8 @@ pub(super) fn read(connection: &Connection) -> Result<Code> {
     Ok(Code { files, modules, procedures, regions, loops })
 }
 
-fn read_loops(
-    connection: &Connection,
-    procedure: References,
-    file: References,
-) -> Result<Vec<ParallelLoop>> {
-    let sql =
-        "SELECT id, name, quoted, entry, file, line, splits, steals, stolen_ns, shared_by, task_ns,
+fn read_loops(connection: &Connection, procedure: References, file: References) -> Result<Vec<ParallelLoop>> {
+    let sql = "SELECT id, name, quoted, entry, file, line, splits, steals, stolen_ns, shared_by, task_ns,
             executions, outside
         FROM parallel_loop ORDER BY id";
     rows(connection, sql, 1, |row| {

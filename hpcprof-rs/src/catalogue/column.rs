@@ -30,18 +30,12 @@ impl<T: DataType> Column<T> {
         let is_it = |c: &ColumnChunkMetaData| {
             let description = c.column_descr();
             let levels = (description.max_def_level(), description.max_rep_level());
-            description.name() == name
-                && c.column_type() == T::get_physical_type()
-                && levels == (level, 0)
+            description.name() == name && c.column_type() == T::get_physical_type() && levels == (level, 0)
         };
         let index = group.metadata().columns().iter().position(is_it);
         let wrong = || ParquetError::General(format!("no column `{name}` of the right type"));
         let reader = group.get_column_reader(index.ok_or_else(wrong)?)?;
-        Ok(Column {
-            reader: get_typed_column_reader(reader),
-            values: Vec::new(),
-            levels: Vec::new(),
-        })
+        Ok(Column { reader: get_typed_column_reader(reader), values: Vec::new(), levels: Vec::new() })
     }
 
     /// Reads the next rows.

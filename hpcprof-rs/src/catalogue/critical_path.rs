@@ -41,8 +41,7 @@ impl Catalogue {
 }
 
 fn read_processes(connection: &Connection) -> SqlResult<Vec<TrackedProcess>> {
-    let sql =
-        "SELECT p.id, r.key, h.name, p.pid, p.executable, p.cores, c.span_ns FROM critical_path c
+    let sql = "SELECT p.id, r.key, h.name, p.pid, p.executable, p.cores, c.span_ns FROM critical_path c
         JOIN process p ON p.id = c.process JOIN run r ON r.id = p.run JOIN host h ON h.id = r.host
         ORDER BY c.span_ns DESC, p.id";
     let mut query = connection.prepare(sql)?;

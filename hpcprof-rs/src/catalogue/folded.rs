@@ -88,8 +88,7 @@ impl Catalogue {
         if own_last < row || own_last > last {
             return Err(inconsistent("context.last"));
         }
-        let (mut inclusive, mut exclusive) =
-            (vec![0; self.metrics.len()], vec![0; self.metrics.len()]);
+        let (mut inclusive, mut exclusive) = (vec![0; self.metrics.len()], vec![0; self.metrics.len()]);
         let sql = "SELECT metric, inclusive, exclusive FROM value WHERE context = ?";
         let mut query = self.connection.prepare_cached(sql)?;
         let mut rows = query.query([row])?;

@@ -110,10 +110,7 @@ impl<'a> MetricSelector<'a> {
 
     /// Refuses what stacks cannot show: their parts are not negative and add up to the whole. `own` has the
     /// values of all contexts without those that they call.
-    pub fn check_stackable<'v>(
-        self,
-        own: impl IntoIterator<Item = &'v [i64]>,
-    ) -> crate::error::Result<()> {
+    pub fn check_stackable<'v>(self, own: impl IntoIterator<Item = &'v [i64]>) -> crate::error::Result<()> {
         let Some(expression) = self.derived() else {
             return Ok(());
         };

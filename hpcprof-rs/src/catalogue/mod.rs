@@ -112,8 +112,7 @@ impl Catalogue {
         let version = pragma("user_version").map_err(damaged)?;
         if version != schema::VERSION {
             let readable = schema::VERSION;
-            let problem =
-                format!("database version {version} is not readable by this version ({readable})");
+            let problem = format!("database version {version} is not readable by this version ({readable})");
             return Err(Error::input(path, problem, REBUILD));
         }
         Self::read(path, connection).map_err(damaged)
@@ -122,9 +121,7 @@ impl Catalogue {
     fn read(path: &Path, connection: Connection) -> rusqlite::Result<Catalogue> {
         let metrics = metrics::read(&connection)?;
         let names = || metrics.iter().map(|m| m.name.as_str());
-        if !names().take(FIXED.len()).eq(FIXED)
-            || !names().skip(first_square(metrics.len())).eq(SQUARES)
-        {
+        if !names().take(FIXED.len()).eq(FIXED) || !names().skip(first_square(metrics.len())).eq(SQUARES) {
             return Err(sql::inconsistent("metric"));
         }
         let code = code::read(&connection)?;
@@ -160,11 +157,7 @@ impl Catalogue {
             Projection::Physical => schema::PHYSICAL_FILE,
         };
         let files = self.files(schema::CONTEXTS, name)?;
-        let names = contexts::Names {
-            scopes: &scopes,
-            loops: self.code.loops.len(),
-            metrics: &self.metrics,
-        };
+        let names = contexts::Names { scopes: &scopes, loops: self.code.loops.len(), metrics: &self.metrics };
         // A damaged count must not make the reader allocate what is not there.
         let contexts = u32::try_from(contexts).ok().filter(|n| *n < MAX_CONTEXTS).unwrap_or(0);
         let problem = match contexts::read(&files, contexts as usize, &names) {
@@ -216,17 +209,11 @@ impl Catalogue {
     /// The metric with a name, `effort`, or an expression of them.
     pub fn metric(&self, text: &str) -> Result<Expression> {
         let variables: Vec<Variable<'_>> = self.variables().collect();
-        Expression::parse(text, &variables)
-            .map_err(|problem| self.no_expression(text, &problem, &variables))
+        Expression::parse(text, &variables).map_err(|problem| self.no_expression(text, &problem, &variables))
     }
 
     /// Why a text is no expression over variables, the metrics and more.
-    pub fn no_expression(
-        &self,
-        text: &str,
-        problem: &Problem,
-        variables: &[Variable<'_>],
-    ) -> Error {
+    pub fn no_expression(&self, text: &str, problem: &Problem, variables: &[Variable<'_>]) -> Error {
         let database = self.path.display();
         let problem = match &problem.fault {
             Fault::UnknownName(_) if text.contains(LOCK_WAIT) => {

@@ -55,8 +55,6 @@ impl References {
     /// A location: columns `file`, which is such a reference, and `file + 1`, the line.
     pub(super) fn location(self, row: &Row<'_>, file: usize) -> Result<Option<SourceLocation>> {
         let line: Option<u32> = row.get(file + 1)?;
-        Ok(self
-            .optional(row.get(file)?)?
-            .map(|file| SourceLocation { file, line: line.unwrap_or(0) }))
+        Ok(self.optional(row.get(file)?)?.map(|file| SourceLocation { file, line: line.unwrap_or(0) }))
     }
 }

@@ -32,11 +32,7 @@ pub(super) struct ThreadValue {
 impl Catalogue {
     /// The values by metric of all threads in the contexts that are folded into some of the ranges; `None`
     /// for threads without any.
-    pub(super) fn values_in(
-        &self,
-        ranges: &Ranges,
-        threads: usize,
-    ) -> Result<Vec<Option<Vec<i64>>>> {
+    pub(super) fn values_in(&self, ranges: &Ranges, threads: usize) -> Result<Vec<Option<Vec<i64>>>> {
         let mut wanted = Ids::default();
         for file in self.files(schema::CONTEXTS, schema::LOGICAL_FILE)? {
             read_contexts(&file, ranges, &mut wanted)
@@ -58,10 +54,7 @@ impl Catalogue {
 
     /// The values by metric that threads have in groups of contexts, by group and thread's position. `groups`
     /// has that of each context of the logical projection.
-    pub fn values_by_group(
-        &self,
-        groups: &[Option<u32>],
-    ) -> Result<BTreeMap<(u32, usize), Vec<i64>>> {
+    pub fn values_by_group(&self, groups: &[Option<u32>]) -> Result<BTreeMap<(u32, usize), Vec<i64>>> {
         let group = |context: i32| {
             let index = usize::try_from(context.checked_sub(1)?).ok()?;
             groups.get(index).copied().flatten()

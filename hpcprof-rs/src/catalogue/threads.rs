@@ -103,18 +103,14 @@ impl Catalogue {
 }
 
 /// The contexts, or why there are none.
-fn find(
-    connection: &Connection,
-    text: &str,
-) -> rusqlite::Result<std::result::Result<Contexts, String>> {
+fn find(connection: &Connection, text: &str) -> rusqlite::Result<std::result::Result<Contexts, String>> {
     const SELECT: &str = "SELECT c.id, c.last FROM context c";
     let is_key = text.len() == 16 && text.bytes().all(|b| b.is_ascii_hexdigit());
     if let (true, Ok(key)) = (is_key, u64::from_str_radix(text, 16)) {
         let sql = format!("{SELECT} WHERE c.key = ? ORDER BY c.id");
         let ranges = ranges(connection, &sql, key as i64)?;
         if let Some((first, _)) = ranges.first() {
-            let sql =
-                "SELECT n.name FROM context c JOIN named_scope n ON n.id = c.scope WHERE c.id = ?";
+            let sql = "SELECT n.name FROM context c JOIN named_scope n ON n.id = c.scope WHERE c.id = ?";
             let name = connection.query_row(sql, [first], |row| row.get(0)).optional()?;
             let name = name.unwrap_or_else(|| text.to_owned());
             return Ok(Ok(Contexts { name, ranges }));
@@ -143,20 +139,14 @@ fn find(
             )));
         }
     };
-    let sql = format!(
-        "{SELECT} WHERE c.scope IN (SELECT id FROM named_scope WHERE name = ?) ORDER BY c.id"
-    );
+    let sql = format!("{SELECT} WHERE c.scope IN (SELECT id FROM named_scope WHERE name = ?) ORDER BY c.id");
     let ranges = ranges(connection, &sql, name)?;
     let name = name.clone();
     Ok(Ok(Contexts { name, ranges }))
 }
 
 /// First and last ids of contexts, without those that lie within others.
-fn ranges(
-    connection: &Connection,
-    sql: &str,
-    parameter: impl rusqlite::ToSql,
-) -> rusqlite::Result<Ranges> {
+fn ranges(connection: &Connection, sql: &str, parameter: impl rusqlite::ToSql) -> rusqlite::Result<Ranges> {
     let mut query = connection.prepare(sql)?;
     let mut rows = query.query([parameter])?;
     let mut ranges = Ranges::new();

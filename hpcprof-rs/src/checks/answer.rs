@@ -122,8 +122,7 @@ pub fn answer(text: &str, database: &Catalogue, baseline: Option<&Catalogue>) ->
             (Outcome::Withheld, baseline.and_then(busy))
         }
         Some(missed) if missed + interval > 0.0 && interval > precision => {
-            let problem =
-                "too few samples for this limit: measure longer, more runs, or at a higher rate";
+            let problem = "too few samples for this limit: measure longer, more runs, or at a higher rate";
             (Outcome::Withheld, Some(problem.to_owned()))
         }
         Some(_) => (Outcome::Holds, None),

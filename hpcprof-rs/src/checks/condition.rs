@@ -46,17 +46,14 @@ impl Condition {
     /// Reads a condition over the metrics of a database.
     pub fn parse(text: &str, catalogue: &Catalogue) -> Result<Condition> {
         let Some((left, (sign, is_upper_limit), right)) = split(text) else {
-            let problem =
-                format!("`{text}` compares nothing: give a condition, as 'idleness/effort <= 0.2'");
+            let problem = format!("`{text}` compares nothing: give a condition, as 'idleness/effort <= 0.2'");
             return Err(Error::Usage(problem));
         };
         let mut quantities: Vec<Quantity> = catalogue.variables().map(Quantity::from).collect();
         quantities.extend(WHOLE.map(|name| Quantity::of(name, Unit::SECONDS)));
         let left = read(left, &mut quantities, catalogue)?;
         if left.is_constant() {
-            return Err(Error::Usage(format!(
-                "the left side of `{text}` is a number: begin with a metric"
-            )));
+            return Err(Error::Usage(format!("the left side of `{text}` is a number: begin with a metric")));
         }
         quantities.push(Quantity::of(BASELINE, left.unit()));
         let right = read(right, &mut quantities, catalogue)?;
@@ -106,9 +103,7 @@ fn split(text: &str) -> Option<(&str, (&'static str, bool), &str)> {
             Some(open) if open == c => quote = None,
             None if c == '\'' || c == '"' => quote = Some(c),
             None => {
-                if let Some(found) =
-                    SIGNS.into_iter().find(|(sign, _)| text[at..].starts_with(sign))
-                {
+                if let Some(found) = SIGNS.into_iter().find(|(sign, _)| text[at..].starts_with(sign)) {
                     return Some((&text[..at], found, &text[at + found.0.len()..]));
                 }
             }
@@ -133,8 +128,7 @@ fn read(text: &str, quantities: &mut Vec<Quantity>, catalogue: &Catalogue) -> Re
         };
         let new = match &problem.fault {
             Fault::UnknownName(name) => name.split_once('@').and_then(|(metric, procedure)| {
-                let known =
-                    quantities.iter().find(|q| q.written() == metric && q.name != BASELINE)?;
+                let known = quantities.iter().find(|q| q.written() == metric && q.name != BASELINE)?;
                 Some(Quantity { procedure: Some(procedure.to_owned()), ..known.clone() })
             }),
             _ => None,

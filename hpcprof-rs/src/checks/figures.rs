@@ -66,9 +66,7 @@ impl<'a> Figures<'a> {
             let mut set = 0;
             if let Some(procedure) = &quantity.procedure {
                 let found = match (catalogue.find_contexts(procedure), other) {
-                    (Err(_), Some(other)) if other.find_contexts(procedure).is_ok() => {
-                        Ranges::new()
-                    }
+                    (Err(_), Some(other)) if other.find_contexts(procedure).is_ok() => Ranges::new(),
                     (found, _) => found?.ranges,
                 };
                 set = sets.len();
@@ -80,9 +78,7 @@ impl<'a> Figures<'a> {
                 (EFFORT, _) => (Part::Effort(set), effort(&sums[set]) as f64),
                 (_, Some(metric)) => (Part::Metric(set, metric), sums[set][metric] as f64),
                 (name, None) if name == WHOLE[0] => (Part::Fixed, span(catalogue)? * runs as f64),
-                (name, None) if name == WHOLE[1] => {
-                    (Part::Fixed, catalogue.statistics.wall_ns as f64)
-                }
+                (name, None) if name == WHOLE[1] => (Part::Fixed, catalogue.statistics.wall_ns as f64),
                 // A category of overhead that does not occur.
                 (_, None) => (Part::Fixed, 0.0),
             };
@@ -148,8 +144,7 @@ impl<'a> Figures<'a> {
         if self.parts[at] == Part::Fixed && self.means[at] == 0.0 {
             return 0.0;
         }
-        let step =
-            (self.means[at].abs() * 1e-4).max(self.catalogue.statistics.period_ns as f64 / 1e3);
+        let step = (self.means[at].abs() * 1e-4).max(self.catalogue.statistics.period_ns as f64 / 1e3);
         let beside = |by: f64| {
             let mut values = self.means.clone();
             values[at] += by;

@@ -29,11 +29,7 @@ pub fn print(answers: &[Answer], format: CheckFormat, out: &mut impl Write) -> i
         CheckFormat::Json => {
             let checks: Vec<Value> = answers.iter().map(object).collect();
             let confidence = 1.0 - CHANCE;
-            writeln!(
-                out,
-                "{}",
-                json!({"schema": SCHEMA, "confidence": confidence, "checks": checks})
-            )
+            writeln!(out, "{}", json!({"schema": SCHEMA, "confidence": confidence, "checks": checks}))
         }
         CheckFormat::Github => answers.iter().try_for_each(|of| {
             let level = match of.outcome {
@@ -55,8 +51,7 @@ fn line(of: &Answer) -> String {
         Unit::SECONDS => " s".to_owned(),
         unit => format!(" {unit}"),
     };
-    let shown =
-        |value: Option<f64>| value.map_or("undefined".to_owned(), |value| format!("{value:.3}"));
+    let shown = |value: Option<f64>| value.map_or("undefined".to_owned(), |value| format!("{value:.3}"));
     let why = of.why.as_ref().map_or(String::new(), |why| format!("; {why}"));
     let (value, limit) = (shown(of.value), shown(of.limit));
     let text = format!(
@@ -91,10 +86,7 @@ fn junit(answers: &[Answer], out: &mut impl Write) -> io::Result<()> {
             Outcome::Withheld => format!(r#"<skipped message="{text}"/>"#),
             Outcome::Fails => format!(r#"<failure message="{text}"/>"#),
         };
-        writeln!(
-            out,
-            r#"  <testcase classname="hpcprof-rs.check" name="{name}">{inner}</testcase>"#
-        )?;
+        writeln!(out, r#"  <testcase classname="hpcprof-rs.check" name="{name}">{inner}</testcase>"#)?;
     }
     writeln!(out, "</testsuite>")
 }

@@ -192,12 +192,7 @@ impl Writer<'_> {
     }
 
     /// Says which file the next lines are of, if it is another one than before.
-    fn switch(
-        &mut self,
-        now: &mut Option<u32>,
-        next: Option<u32>,
-        home: Option<u32>,
-    ) -> io::Result<()> {
+    fn switch(&mut self, now: &mut Option<u32>, next: Option<u32>, home: Option<u32>) -> io::Result<()> {
         if *now == next {
             return Ok(());
         }

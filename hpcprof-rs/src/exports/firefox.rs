@@ -16,8 +16,7 @@ use std::fmt::Display;
 use std::io::{self, Write};
 
 /// Name and colour of each category.
-const CATEGORIES: [(&str, &str); 3] =
-    [("User", "yellow"), ("Task runtime", "purple"), ("System", "orange")];
+const CATEGORIES: [(&str, &str); 3] = [("User", "yellow"), ("Task runtime", "purple"), ("System", "orange")];
 
 /// The stacks of contexts, by context.
 struct Table {
@@ -33,8 +32,7 @@ type Row = (Option<u32>, usize);
 
 impl Table {
     fn new(stacks: &Stacks<'_>) -> Table {
-        let mut table =
-            Table { caller: Vec::new(), own: Vec::new(), frames: NumberedSet::default() };
+        let mut table = Table { caller: Vec::new(), own: Vec::new(), frames: NumberedSet::default() };
         let mut rows = 0..;
         for context in stacks.contexts() {
             let caller = stacks.caller_frame(context).and_then(|frame| {
@@ -60,9 +58,8 @@ impl Table {
         let number = |frame: Frame| self.frames.get_index_of(&frame).unwrap_or(0);
         stacks.contexts().flat_map(move |context| {
             let below = |c: Option<u32>| c.and_then(|c| self.caller[c as usize]);
-            let caller = stacks
-                .caller_frame(context)
-                .map(|frame| (below(stacks.caller(context)), number(frame)));
+            let caller =
+                stacks.caller_frame(context).map(|frame| (below(stacks.caller(context)), number(frame)));
             let has_own = stacks.has_own(context) && !stacks.is_line(context);
             let own = has_own.then(|| (below(Some(context)), number(stacks.frame(context))));
             caller.into_iter().chain(own)
@@ -100,11 +97,7 @@ pub(super) fn write(stacks: &Stacks<'_>, out: &mut dyn Write) -> io::Result<()> 
 }
 
 /// A column of a table, with the comma after it.
-fn column(
-    name: &str,
-    values: impl Iterator<Item = impl Display>,
-    out: &mut dyn Write,
-) -> io::Result<()> {
+fn column(name: &str, values: impl Iterator<Item = impl Display>, out: &mut dyn Write) -> io::Result<()> {
     write!(out, "\"{name}\":[")?;
     for (index, value) in values.enumerate() {
         let comma = if index > 0 { "," } else { "" };
@@ -113,12 +106,7 @@ fn column(
     write!(out, "],")
 }
 
-fn write_thread(
-    stacks: &Stacks<'_>,
-    table: &Table,
-    metric: usize,
-    out: &mut dyn Write,
-) -> io::Result<()> {
+fn write_thread(stacks: &Stacks<'_>, table: &Table, metric: usize, out: &mut dyn Write) -> io::Result<()> {
     let (weight_type, scale) = match stacks.metrics[metric].unit {
         Unit::Seconds => ("tracing-ms", 1e6),
         Unit::Count | Unit::Ratio | Unit::SquareSeconds => ("samples", 1.0),
@@ -150,11 +138,7 @@ fn write_thread(
 }
 
 /// The tables of frames, functions, files and texts, which end `shared`, and the modules.
-fn write_code(
-    stacks: &Stacks<'_>,
-    frames: &NumberedSet<Frame>,
-    out: &mut dyn Write,
-) -> io::Result<()> {
+fn write_code(stacks: &Stacks<'_>, frames: &NumberedSet<Frame>, out: &mut dyn Write) -> io::Result<()> {
     let mut texts: NumberedSet<String> = NumberedSet::default();
     let functions: NumberedSet<Function> = frames.iter().map(|f| f.function).collect();
     let files: NumberedSet<u32> = functions.iter().filter_map(|f| f.file).collect();

@@ -14,11 +14,7 @@ use std::io::{self, Write};
 /// Width of the narrowest context that is drawn, percent of the picture: about a pixel.
 pub(super) const NARROWEST_PERCENT: f64 = 0.1;
 
-pub(super) fn write(
-    stacks: &Stacks<'_>,
-    selection: Selection<'_>,
-    out: &mut dyn Write,
-) -> io::Result<()> {
+pub(super) fn write(stacks: &Stacks<'_>, selection: Selection<'_>, out: &mut dyn Write) -> io::Result<()> {
     let mut text = Vec::new();
     folded::write(stacks, selection, &mut text)?;
     let text = String::from_utf8_lossy(&text);

@@ -11,11 +11,7 @@ use std::io::{self, Write};
 
 const NO_BREAK_SPACE: &str = "\u{a0}";
 
-pub(super) fn write(
-    stacks: &Stacks<'_>,
-    selection: Selection<'_>,
-    out: &mut dyn Write,
-) -> io::Result<()> {
+pub(super) fn write(stacks: &Stacks<'_>, selection: Selection<'_>, out: &mut dyn Write) -> io::Result<()> {
     let amount = |context: u32| selection.metric.of(stacks.inclusive(context));
     // What a context has beside the callees that are shown.
     let rest = |context: Option<u32>, whole: i64| {

@@ -92,8 +92,7 @@ pub fn export(catalogue: &Catalogue, request: &Request, out: &mut dyn Write) -> 
     let asked = asked.map(|text| catalogue.metric(text)).transpose()?;
     let work = MetricSelector::Metric(WORK);
     let metric = asked.as_ref().map_or(work, MetricSelector::from);
-    let given =
-        [("--metric", request.metric.is_some()), ("--threshold", request.threshold.is_some())];
+    let given = [("--metric", request.metric.is_some()), ("--threshold", request.threshold.is_some())];
     for (option, is_given) in given {
         if is_given && !format.holds_one_metric() {
             return Err(Error::Usage(format!(

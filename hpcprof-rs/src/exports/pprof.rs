@@ -191,10 +191,7 @@ fn tables(stacks: &Stacks<'_>, frames: &NumberedSet<Frame>) -> Profile {
         location,
         function,
         duration_nanos: stacks.wall_ns(),
-        period_type: Some(ValueType {
-            r#type: text("cpu".to_owned()),
-            unit: text("nanoseconds".to_owned()),
-        }),
+        period_type: Some(ValueType { r#type: text("cpu".to_owned()), unit: text("nanoseconds".to_owned()) }),
         period: stacks.period_ns(),
         comment: vec![text(CREATOR.to_owned()), text(stacks.program())],
         string_table: texts.into_iter().collect(),

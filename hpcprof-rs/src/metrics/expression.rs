@@ -104,10 +104,7 @@ impl Expression {
     pub fn parse(text: &str, variables: &[Variable<'_>]) -> Result<Expression, Problem> {
         let expression = Self::parse_any(text, variables)?;
         match expression.is_constant() {
-            true => Err(Problem {
-                at: 0,
-                fault: Fault::Meaningless("a number is no metric".to_owned()),
-            }),
+            true => Err(Problem { at: 0, fault: Fault::Meaningless("a number is no metric".to_owned()) }),
             false => Ok(expression),
         }
     }

@@ -141,11 +141,7 @@ impl<'a> Parser<'a> {
     }
 
     /// Parts with operators between them, from left to right.
-    fn chain(
-        &mut self,
-        part: fn(&mut Self) -> Parsed,
-        operators: [(char, Operation); 2],
-    ) -> Parsed {
+    fn chain(&mut self, part: fn(&mut Self) -> Parsed, operators: [(char, Operation); 2]) -> Parsed {
         part(self)?;
         loop {
             let at = self.at;

@@ -70,10 +70,8 @@ impl fmt::Display for Unit {
         let all = || NAMES.into_iter().zip(self.powers);
         let above = all().filter(|(_, n)| *n > 0);
         let above: Vec<String> = above.map(|((name, _), n)| power(name, n)).collect();
-        let below: String = all()
-            .filter(|(_, n)| *n < 0)
-            .map(|((_, name), n)| format!("/{}", power(name, n)))
-            .collect();
+        let below: String =
+            all().filter(|(_, n)| *n < 0).map(|((_, name), n)| format!("/{}", power(name, n))).collect();
         match (above.is_empty(), below.is_empty()) {
             (true, true) => f.write_str("ratio"),
             (true, false) => write!(f, "1{below}"),

@@ -33,8 +33,7 @@ type Numbered = path::CriticalPath<u32, (u32, bool)>;
 /// JSON: the places, and the path with their numbers.
 pub fn encode(path: &CriticalPath) -> String {
     let of_procedures = path.procedures.iter().map(|p| &p.name.place);
-    let places: NumberedSet<&path::Place> =
-        path.places().chain(of_procedures).map(|p| &**p).collect();
+    let places: NumberedSet<&path::Place> = path.places().chain(of_procedures).map(|p| &**p).collect();
     let number = |place: Arc<path::Place>| places.get_index_of(&*place).unwrap_or(0) as u32;
     let mut numbered = path.clone().map(number, |known| (number(known.place), known.is_user));
     // A file may name a cause twice. The largest come first.

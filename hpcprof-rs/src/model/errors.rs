@@ -200,8 +200,7 @@ mod tests {
             }
             let [a, b] = [0, 1].map(|part| errors.of_effort(&sums[part]));
             let variance = a.error.powi(2) + b.error.powi(2) + 2.0 * a.shared * b.shared;
-            let difference =
-                Sampled { amount: a.amount - b.amount, error: variance.sqrt(), shared: 0.0 };
+            let difference = Sampled { amount: a.amount - b.amount, error: variance.sqrt(), shared: 0.0 };
             let truth = (0.5 - 0.3 * 2.0) * SAMPLES_TAKEN as f64 * PERIOD_NS;
             count(PARTS.len() * 4, is_within(difference, truth));
             let all = sums.iter().fold(vec![0; all.len()], |mut all, of| {

@@ -50,8 +50,7 @@ pub fn contexts(nodes: impl ExactSizeIterator<Item = TreeNode>, code: &Code) -> 
             }
             _ => above as u64,
         };
-        let is_code =
-            matches!(node.label, Label::Procedure(_) | Label::Inlined(_) | Label::Partial(_));
+        let is_code = matches!(node.label, Label::Procedure(_) | Label::Inlined(_) | Label::Partial(_));
         keys.push((own as i64, if is_user && is_code { own } else { path }));
     }
     keys.into_iter().map(|(key, _)| key).collect()
@@ -64,8 +63,7 @@ pub fn of_name(name: &str) -> u64 {
 
 /// A procedure's name without what compilers and linkers add to that of a part or a copy of it.
 fn plain(name: &str) -> &str {
-    const MARKS: [&str; 7] =
-        ["@", ".cold", ".constprop.", ".isra.", ".llvm.", ".lto_priv.", ".part."];
+    const MARKS: [&str; 7] = ["@", ".cold", ".constprop.", ".isra.", ".llvm.", ".lto_priv.", ".part."];
     let cuts = MARKS.iter().filter_map(|mark| name.find(mark));
     cuts.filter(|at| *at > 0).min().map_or(name, |at| &name[..at])
 }

@@ -43,8 +43,7 @@ pub const fn per_unit(unit: Unit) -> i64 {
 }
 
 /// Names of the sums of squares, the last metrics of a database: of work, idleness, overhead and effort.
-pub const SQUARES: [&str; 4] =
-    ["squares:work", "squares:idleness", "squares:overhead", "squares:effort"];
+pub const SQUARES: [&str; 4] = ["squares:work", "squares:idleness", "squares:overhead", "squares:effort"];
 
 /// Position of the first of [`SQUARES`] among so many metrics.
 pub fn first_square(metrics: usize) -> usize {
@@ -90,12 +89,8 @@ pub fn all(categories: &[String], others: &[Metric]) -> Vec<Metric> {
         let description = format!("overhead of the category `{category}`");
         seconds(&format!("{CATEGORY_PREFIX}{category}"), Some(OVERHEAD), &description)
     });
-    let samples = Metric::sum(
-        SAMPLES.to_owned(),
-        Unit::Count,
-        None,
-        "samples of threads that work".to_owned(),
-    );
+    let samples =
+        Metric::sum(SAMPLES.to_owned(), Unit::Count, None, "samples of threads that work".to_owned());
     let squares = SQUARES.iter().map(|name| {
         let of = name.trim_start_matches("squares:");
         let description = format!("sum of the squares of each sample's {of}");

@@ -1,9 +1,7 @@
 //! What holds for the runs as a whole: how long, on how many cores, and how far the figures can be trusted.
 //! It is worked out when a database is built, and stored as JSON.
 
-use crate::model::experiment::{
-    Experiment, Host, Loss, ProcessSummary, ThreadSummary, UnprofiledProgram,
-};
+use crate::model::experiment::{Experiment, Host, Loss, ProcessSummary, ThreadSummary, UnprofiledProgram};
 use hpc_formats::process::program_name;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};

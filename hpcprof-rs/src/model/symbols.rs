@@ -221,13 +221,8 @@ impl Symbols {
             false => format!("[{base}]"),
         };
         let name = self.intern(&name);
-        let procedure = self.add_procedure(Procedure {
-            name,
-            module: Some(module),
-            declared: None,
-            origin,
-            position: 0,
-        });
+        let procedure =
+            self.add_procedure(Procedure { name, module: Some(module), declared: None, origin, position: 0 });
         let scope = FrameScope { kind: Kind::Procedure, procedure, call: None, column: 0 };
         Frame {
             scopes: Box::new([scope]),

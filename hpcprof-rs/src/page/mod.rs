@@ -44,14 +44,10 @@ const SCRIPTS: [&str; 5] = [
 
 /// Writes the page to a file; `-` is standard output.
 pub fn write(page: Page<'_>, path: &Path, stdout: &mut dyn Write) -> Result<()> {
-    let stacks: Vec<Stacks<'_>> = page
-        .databases
-        .iter()
-        .map(|of| Stacks::read(of, FoldOptions::STORED))
-        .collect::<Result<_>>()?;
+    let stacks: Vec<Stacks<'_>> =
+        page.databases.iter().map(|of| Stacks::read(of, FoldOptions::STORED)).collect::<Result<_>>()?;
     let columns = Columns::of(&stacks);
-    let lines =
-        FoldOptions { lines: true, start_up: false, recursion: false, ..FoldOptions::STORED };
+    let lines = FoldOptions { lines: true, start_up: false, recursion: false, ..FoldOptions::STORED };
     let source = source::figures(&Stacks::read(&page.databases[0], lines)?, page.no_source);
     let reports = page.reports.into_iter().map(|(name, report)| (name.to_owned(), report));
     let reports: serde_json::Map<String, Value> = reports.collect();

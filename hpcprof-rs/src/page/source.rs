@@ -17,9 +17,8 @@ pub(super) fn figures(stacks: &Stacks<'_>, no_text: bool) -> Value {
             continue;
         };
         let entry = lines.entry((file, function.line));
-        let (sums, _) = entry.or_insert_with(|| {
-            (vec![0; stacks.metrics.len()], stacks.module(function.function.label))
-        });
+        let (sums, _) =
+            entry.or_insert_with(|| (vec![0; stacks.metrics.len()], stacks.module(function.function.label)));
         sums.iter_mut().zip(stacks.own(context)).for_each(|(sum, own)| *sum += own);
     }
     let mut files: NumberedMap<u32, (Vec<Value>, Option<String>)> = NumberedMap::default();

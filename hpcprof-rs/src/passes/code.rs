@@ -10,9 +10,7 @@ use crate::model::symbols::{
 use crate::model::warnings::Warnings;
 use crate::passes::load_map::{SampledModule, SampledModules};
 use crate::sources::structures::StructureLibrary;
-use hpc_formats::structure::{
-    Origin, ProcedureId, Scope, ScopeKind, SourceLine, Span, StringId, Structure,
-};
+use hpc_formats::structure::{Origin, ProcedureId, Scope, ScopeKind, SourceLine, Span, StringId, Structure};
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 /// The frame of every sampled (module, address).
@@ -203,11 +201,7 @@ impl<'a> ModuleNames<'a> {
         let mut is_system = procedure.origin == Origin::System;
         let mut scopes = vec![FrameScope {
             kind: Kind::Procedure,
-            procedure: self.procedure(
-                (procedure.name, procedure.declared, procedure.origin),
-                0,
-                symbols,
-            ),
+            procedure: self.procedure((procedure.name, procedure.declared, procedure.origin), 0, symbols),
             call: None,
             column: 0,
         }];

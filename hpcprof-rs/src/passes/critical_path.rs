@@ -10,9 +10,7 @@ use crate::error::Result;
 use crate::model::critical_path::{CriticalPath, Known, Procedure, Start};
 use crate::model::hash::{FastMap, FastSet};
 use crate::model::loops::{LoopIndex, ParallelLoops};
-use crate::model::symbols::{
-    Frame, FrameIndex, Kind, Line, ModuleIndex, ProcedureIndex, Symbols, base_name,
-};
+use crate::model::symbols::{Frame, FrameIndex, Kind, Line, ModuleIndex, ProcedureIndex, Symbols, base_name};
 use crate::model::warnings::Warnings;
 use crate::passes::function_times::{Functions, Times};
 use crate::passes::merge::paths::ProcessFrames;
@@ -150,9 +148,8 @@ fn package(path: &file::CriticalPath, frames: &ProcessFrames, symbols: &Symbols)
         }
     }
     let has_main = |folder: &str| main.iter().any(|file| file.starts_with(folder));
-    let best = files
-        .into_iter()
-        .max_by_key(|(folder, files)| (files + usize::from(has_main(folder)), folder.len()));
+    let best =
+        files.into_iter().max_by_key(|(folder, files)| (files + usize::from(has_main(folder)), folder.len()));
     best.map(|(folder, _)| folder.to_owned())
 }
 
@@ -310,8 +307,7 @@ impl Names<'_> {
         let segments = named.segments.iter_mut().map(|s| (&mut s.begin, &mut s.end));
         let near = named.near.iter_mut().map(|n| (&mut n.begin, &mut n.end));
         segments.chain(near).for_each(|(begin, end)| settle(begin, end));
-        let mut path =
-            CriticalPath { procedures, ..named.map(|at| shared(at.place), |known| known) };
+        let mut path = CriticalPath { procedures, ..named.map(|at| shared(at.place), |known| known) };
         join_starts(&mut path.starts);
         path
     }
@@ -323,10 +319,8 @@ impl Names<'_> {
             Site::Context { profile, record } => self.contexts.get(&(*profile, *record)).copied(),
             Site::Source { file, line } => self.at_line(file, *line),
         };
-        let mut at = At {
-            place: self.named(found),
-            is_foreign: found.is_some_and(|(p, _)| !is_own(p, self.symbols)),
-        };
+        let mut at =
+            At { place: self.named(found), is_foreign: found.is_some_and(|(p, _)| !is_own(p, self.symbols)) };
         if let Site::Source { file, line } = site {
             at.place.file.clone_from(file);
             at.place.line = *line;

@@ -59,8 +59,7 @@ pub fn collect(
             }
         }
         for (address, samples) in samples {
-            let known =
-                map.module(CodeAddress(address)).and_then(|module| sampled.get_mut(&module));
+            let known = map.module(CodeAddress(address)).and_then(|module| sampled.get_mut(&module));
             if let Some(known) = known {
                 known.samples = known.samples.saturating_add(samples);
             }
@@ -124,9 +123,7 @@ fn seen(measurements: &Measurements, threads: usize) -> BTreeMap<usize, Seen> {
         &profiles,
         threads,
         || (BTreeMap::<usize, Seen>::new(), Vec::new()),
-        |(seen, buffer), _, (process, thread)| {
-            seen.entry(*process).or_default().add(thread, buffer)
-        },
+        |(seen, buffer), _, (process, thread)| seen.entry(*process).or_default().add(thread, buffer),
     );
     let mut all: BTreeMap<usize, Seen> = BTreeMap::new();
     for (process, seen) in parts.into_iter().flat_map(|(seen, _)| seen) {
@@ -143,8 +140,7 @@ fn load_map(
     warnings: &mut Warnings,
 ) -> LoadMap {
     let mut map = LoadMap::default();
-    let generated =
-        directory.join(format!("perf-{}-{}.map", process.pid, process.start_monotonic_ns));
+    let generated = directory.join(format!("perf-{}-{}.map", process.pid, process.start_monotonic_ns));
     let id = symbols.add_module(GENERATED, &[], Stamp::of(&generated));
     if generated.is_file() {
         symbols.copies.insert(id, generated);

@@ -223,8 +223,7 @@ fn children(run: &[Account<'_>]) -> Option<Missing> {
         which.push(format!("{} ({}): {why}", process.start.executable, process.start.pid));
     }
     let what = match which.is_empty() {
-        true => "children that ran unprofiled, or used it before the profiler started in them"
-            .to_owned(),
+        true => "children that ran unprofiled, or used it before the profiler started in them".to_owned(),
         false => format!("children that ran unprofiled ({})", which.join(", ")),
     };
     Some(Missing { what, nanoseconds: gap })
@@ -240,9 +239,7 @@ fn stopped(process: &ProcessSummary) -> Option<&'static str> {
 }
 
 /// Each program that ran unprofiled, with how often it was started.
-pub fn unprofiled<'a>(
-    processes: impl Iterator<Item = &'a ProcessSummary>,
-) -> Vec<UnprofiledProgram> {
+pub fn unprofiled<'a>(processes: impl Iterator<Item = &'a ProcessSummary>) -> Vec<UnprofiledProgram> {
     let mut counts: BTreeMap<(&str, &str), u32> = BTreeMap::new();
     for program in processes.flat_map(|p| &p.unprofiled) {
         let key = (program.executable.as_str(), program.reason.as_str());

@@ -11,12 +11,7 @@ use hpc_formats::process::Start;
 /// A directory has a run for each host. Directories are parts of one job if the launcher's job id says so, or
 /// if their times overlap; `is_job` says so of all. Clocks of hosts may differ, so an overlap is
 /// looked for by wall clocks only where no job id is known.
-pub fn find(
-    measurements: &Measurements,
-    is_job: bool,
-    experiment: &mut Experiment,
-    warnings: &mut Warnings,
-) {
+pub fn find(measurements: &Measurements, is_job: bool, experiment: &mut Experiment, warnings: &mut Warnings) {
     for (index, directory) in measurements.runs.iter().enumerate() {
         let command = measurements.commands.get(*directory).cloned().unwrap_or_default();
         let directory = &measurements.directories[*directory];

@@ -15,12 +15,7 @@ pub(super) const TRACED: &str = "traced by another program";
 const USER: &str = "another user than the measurement directory's owner";
 
 /// Adds a process's summary and its lost samples; partial ones are counted in the tree.
-pub fn process(
-    index: usize,
-    input: &ProcessInput,
-    experiment: &mut Experiment,
-    warnings: &mut Warnings,
-) {
+pub fn process(index: usize, input: &ProcessInput, experiment: &mut Experiment, warnings: &mut Warnings) {
     let headers = || input.threads.values().map(|t| &t.header);
     let file = input.process.as_ref();
     let end = file.and_then(|file| file.end.clone());
@@ -32,9 +27,7 @@ pub fn process(
     const WORTH_A_WORD_NS: u64 = 100_000_000;
     let is_slow = |h: &&Header| {
         let mut slow = h.losses.iter().filter(|(cause, _)| *cause == LossCause::SlowSamples);
-        slow.any(|(_, n)| {
-            n.saturating_mul(20) > h.weight && n.saturating_mul(h.period_ns) > WORTH_A_WORD_NS
-        })
+        slow.any(|(_, n)| n.saturating_mul(20) > h.weight && n.saturating_mul(h.period_ns) > WORTH_A_WORD_NS)
     };
     if let Some(first) = headers().find(is_slow) {
         let n = headers().filter(is_slow).count();

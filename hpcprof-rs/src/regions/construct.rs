@@ -89,9 +89,7 @@ pub fn role(name: &str) -> Option<Role> {
     match last {
         "join" | "join_context" => Some(Role::Forks(Construct::Join)),
         "par_for" | "par_for_grain" | "par_for_adaptive" => Some(Role::Forks(Construct::ParFor)),
-        "spawn" | "spawn_fifo" | "spawn_broadcast" | "broadcast" => {
-            Some(Role::Forks(Construct::Scope))
-        }
+        "spawn" | "spawn_fifo" | "spawn_broadcast" | "broadcast" => Some(Role::Forks(Construct::Scope)),
         "scope" | "scope_fifo" | "in_place_scope" | "in_place_scope_fifo" => {
             Some(Role::Begins(Construct::Scope))
         }
@@ -119,9 +117,7 @@ mod tests {
         ] {
             assert_eq!(role(name), Some(known), "{name}");
         }
-        for name in
-            ["app::join", "str::join", "work_stealing_rt::pool::install", "std::thread::sleep"]
-        {
+        for name in ["app::join", "str::join", "work_stealing_rt::pool::install", "std::thread::sleep"] {
             assert_eq!(role(name), None, "{name}");
         }
     }

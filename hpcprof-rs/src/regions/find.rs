@@ -190,8 +190,7 @@ pub fn find(catalogue: &Catalogue) -> Result<Regions> {
             *tasks = Some(tasks.unwrap_or(0) + counted);
         }
     }
-    let of: Vec<Option<u32>> =
-        states.iter().map(|state| state.region.map(|region| region as u32)).collect();
+    let of: Vec<Option<u32>> = states.iter().map(|state| state.region.map(|region| region as u32)).collect();
     let threads = catalogue.threads()?;
     for ((region, thread), values) in catalogue.values_by_group(&of)? {
         let known = &threads[thread];

@@ -105,8 +105,7 @@ pub fn assess(regions: &Regions, cores: u32, known: &Known) -> Result<Vec<Assess
     let mut executions: Vec<Option<u64>> = regions.all.iter().map(|r| r.executions).collect();
     for (name, count) in &known.executions {
         let is_it = |r: &&Region| r.name == *name || r.name.ends_with(&format!("::{name}"));
-        let found: Vec<usize> =
-            (0..).zip(&regions.all).filter(|(_, r)| is_it(r)).map(|f| f.0).collect();
+        let found: Vec<usize> = (0..).zip(&regions.all).filter(|(_, r)| is_it(r)).map(|f| f.0).collect();
         let [index] = found[..] else {
             let names: Vec<&str> = regions.all.iter().map(|r| r.name.as_str()).collect();
             let names = names.join(", ");
@@ -140,17 +139,13 @@ impl Region {
         let waiting = self.parallel.idleness - for_locks;
         let one = start_up(known.state());
         let calibrated = one.zip(executions);
-        let calibrated =
-            calibrated.map(|(t, count)| (t.max(0.0) * count as f64 * f64::from(workers)) as i64);
+        let calibrated = calibrated.map(|(t, count)| (t.max(0.0) * count as f64 * f64::from(workers)) as i64);
         let starting = calibrated.map(|t| t.min(waiting));
         let overheads = Overheads {
             unparallelised: self.serial.idleness,
             load_imbalance: waiting - starting.unwrap_or(0),
-            communication: self.serial.other_overhead + self.parallel.other_overhead + work
-                - serial,
-            synchronisation: self.serial.synchronisation
-                + self.parallel.synchronisation
-                + for_locks,
+            communication: self.serial.other_overhead + self.parallel.other_overhead + work - serial,
+            synchronisation: self.serial.synchronisation + self.parallel.synchronisation + for_locks,
             start_up: starting,
         };
         let start_up_beyond = calibrated.zip(starting).map_or(0, |(all, in_it)| all - in_it);
@@ -164,9 +159,8 @@ impl Region {
             _ if gain > 0 => Verdict::Parallel,
             _ => Verdict::Serial,
         };
-        let most_executions = one
-            .filter(|t| *t > 0.0)
-            .map(|t| model::gain((serial - fixed) as f64, 0.0, workers) / t);
+        let most_executions =
+            one.filter(|t| *t > 0.0).map(|t| model::gain((serial - fixed) as f64, 0.0, workers) / t);
         let best = known.calibration.as_ref().zip(executions).and_then(|(calibration, count)| {
             let program = Program {
                 unparallelised: fixed as f64,
@@ -207,14 +201,13 @@ mod tests {
     const MS: i64 = 1_000_000;
 
     fn region() -> Region {
-        let sums =
-            |work: i64, idleness: i64, synchronisation: i64, other: i64, lock_wait: i64| Sums {
-                work: work * MS,
-                idleness: idleness * MS,
-                synchronisation: synchronisation * MS,
-                other_overhead: other * MS,
-                lock_wait: lock_wait * MS,
-            };
+        let sums = |work: i64, idleness: i64, synchronisation: i64, other: i64, lock_wait: i64| Sums {
+            work: work * MS,
+            idleness: idleness * MS,
+            synchronisation: synchronisation * MS,
+            other_overhead: other * MS,
+            lock_wait: lock_wait * MS,
+        };
         Region {
             construct: Construct::ParFor,
             place: Place::Outside,

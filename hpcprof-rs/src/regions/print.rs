@@ -49,8 +49,7 @@ impl Report<'_> {
         let titles: String = COLUMNS.iter().map(|title| format!("{title:>CELL$}")).collect();
         writeln!(out, "{}", style.bold(&format!("{titles}  seconds; region")))?;
         let room = style.line.saturating_sub(COLUMNS.len() * CELL + 2).max(24);
-        let all: i64 =
-            self.assessed.iter().map(|a| a.area).sum::<i64>() + self.regions.outside.effort();
+        let all: i64 = self.assessed.iter().map(|a| a.area).sum::<i64>() + self.regions.outside.effort();
         let is_large = |a: &&Assessment| a.area + a.start_up_beyond > all / LEAST_SHARE;
         let regions = self.regions.all.iter().zip(self.assessed);
         for (region, found) in regions.filter(|(_, a)| is_large(a)) {
@@ -89,8 +88,7 @@ impl Report<'_> {
     }
 
     fn title(&self, region: &Region) -> String {
-        let call =
-            region.call.map(|at| format!(" at {}", names::location(&self.catalogue.code, at)));
+        let call = region.call.map(|at| format!(" at {}", names::location(&self.catalogue.code, at)));
         format!("{} ({}{})", region.name, region.construct.name(), call.unwrap_or_default())
     }
 
@@ -131,9 +129,7 @@ impl Report<'_> {
         }
         if found.start_up_beyond > 0 {
             let beyond = seconds(found.start_up_beyond);
-            lines.push(format!(
-                "by the calibration {beyond} s more of start-up, in time when nobody worked"
-            ));
+            lines.push(format!("by the calibration {beyond} s more of start-up, in time when nobody worked"));
         }
         lines
     }
@@ -151,10 +147,7 @@ impl Report<'_> {
                 _ => format!(" of process {}", last.process),
             };
             let share = (share * 100.0).round();
-            line += &format!(
-                "; thread {}{process} was last: {share} % of the idleness is its",
-                last.thread
-            );
+            line += &format!("; thread {}{process} was last: {share} % of the idleness is its", last.thread);
         }
         Some(line)
     }
@@ -195,8 +188,7 @@ impl Report<'_> {
         }
         if !self.catalogue.metrics.iter().any(|m| m.name == LOCK_WAIT) {
             lines.push(
-                "waiting for locks is part of the load imbalance; measure with -e lock-wait"
-                    .to_owned(),
+                "waiting for locks is part of the load imbalance; measure with -e lock-wait".to_owned(),
             );
         }
         if run.wait_ns > 0 {
@@ -226,8 +218,7 @@ impl Report<'_> {
         let regions: Vec<Value> = regions.map(|(r, found)| self.region(r, found)).collect();
         let outside = &self.regions.outside;
         let calibration = self.known.calibration.as_ref();
-        let calibration =
-            calibration.map(|c| json!({"host": one_line(&c.host), "cpu": one_line(&c.cpu)}));
+        let calibration = calibration.map(|c| json!({"host": one_line(&c.host), "cpu": one_line(&c.cpu)}));
         let report = json!({
             "schema": SCHEMA,
             "unit": "seconds",

@@ -95,13 +95,7 @@ fn percent(part: u64, whole: u64) -> String {
 
 impl PathView<'_> {
     /// Prints text: the remarks, and at most `rows` parts of the path.
-    pub fn text(
-        &self,
-        remarks: &Remarks,
-        rows: usize,
-        style: Style,
-        out: &mut impl Write,
-    ) -> io::Result<()> {
+    pub fn text(&self, remarks: &Remarks, rows: usize, style: Style, out: &mut impl Write) -> io::Result<()> {
         let scale = Scale::of(self.path.span);
         let mut page = Page { path: self.path, view: *self, scale, style, out };
         for doubt in &remarks.doubts {
@@ -218,8 +212,7 @@ impl<'a> Page<'a> {
         let whose = if path.ranks.is_empty() { "thread" } else { "rank" };
         let title = format!("begins by{whose:>8}  {subpaths}");
         let mut table = self.table(&[(scale.0, 9), ("share", 7)], &title)?;
-        let mut work: Vec<(&Part<Arc<Place>>, &str)> =
-            parts.iter().rev().map(|p| (p, "")).collect();
+        let mut work: Vec<(&Part<Arc<Place>>, &str)> = parts.iter().rev().map(|p| (p, "")).collect();
         while let Some((part, indent)) = work.pop() {
             let cells = [scale.number(part.time()), percent(part.time(), path.span)];
             table.row(cells, |room| match part {
@@ -227,9 +220,7 @@ impl<'a> Page<'a> {
                     work.extend(parts.iter().rev().map(|p| (p, "  ")));
                     format!("{indent}x {rounds}:")
                 }
-                Part::Rest(segments, _) => {
-                    style.faint(&format!("{indent}… {segments} shorter ones"))
-                }
+                Part::Rest(segments, _) => style.faint(&format!("{indent}… {segments} shorter ones")),
                 Part::Segment(segment) => {
                     // A rank's first thread is not named.
                     let thread = match (segment.rank, segment.thread) {
@@ -262,8 +253,7 @@ impl<'a> Page<'a> {
             return writeln!(self.out, "\n{text}");
         }
         let titles = [&format!("gain {}", scale.0), &format!("{workers} workers")];
-        let columns =
-            [(titles[0].as_str(), 9), ("of work", 9), ("of path", 9), ("span without", 13)];
+        let columns = [(titles[0].as_str(), 9), ("of work", 9), ("of path", 9), ("span without", 13)];
         let columns = [&columns[..], &[(titles[1].as_str(), 13)]].concat();
         let mut table = self.table(&columns, "procedure")?;
         for p in all.iter().take(PROCEDURES) {
@@ -321,8 +311,7 @@ impl<'a> Page<'a> {
 
     fn predictions(&mut self) -> io::Result<()> {
         let (path, scale, asked) = (self.path, self.scale, self.view.workers);
-        let columns =
-            [("workers", 9), (scale.0, 10), ("at least", 10), ("at most", 10), ("speed-up", 10)];
+        let columns = [("workers", 9), (scale.0, 10), ("at least", 10), ("at most", 10), ("speed-up", 10)];
         let mut table = self.table(&columns, "")?;
         let mut before = f64::INFINITY;
         for workers in WORKERS {
@@ -348,8 +337,7 @@ impl<'a> Page<'a> {
             return Ok(());
         }
         let (named, more) = others.split_at(others.len().min(OTHERS));
-        let named =
-            named.iter().map(|p| format!("{} (span {})", name_of(p), self.scale.time(p.span)));
+        let named = named.iter().map(|p| format!("{} (span {})", name_of(p), self.scale.time(p.span)));
         let mut names: Vec<String> = named.collect();
         if !more.is_empty() {
             names.push(format!("{} more", more.len()));
@@ -468,12 +456,7 @@ mod tests {
     use super::*;
 
     fn place(name: &str, line: u32) -> Place {
-        Place {
-            name: name.to_owned(),
-            file: "/src/app/main.rs".to_owned(),
-            line,
-            ..Place::default()
-        }
+        Place { name: name.to_owned(), file: "/src/app/main.rs".to_owned(), line, ..Place::default() }
     }
 
     #[test]
@@ -495,10 +478,7 @@ mod tests {
     fn places_fit_their_room() {
         let (a, b) = (place("app::solve::factor", 8), place("app::solve", 120));
         assert_eq!(from_to(&a, &a, 80), "app::solve::factor main.rs:8");
-        assert_eq!(
-            from_to(&a, &place("app::solve::factor", 9), 80),
-            "app::solve::factor main.rs:8 -> 9"
-        );
+        assert_eq!(from_to(&a, &place("app::solve::factor", 9), 80), "app::solve::factor main.rs:8 -> 9");
         let both = "app::solve::factor main.rs:8 -> app::solve main.rs:120";
         assert_eq!(from_to(&a, &b, both.len()), both);
         assert_eq!(from_to(&a, &b, 42), "factor main.rs:8 -> solve main.rs:120");
@@ -508,11 +488,8 @@ mod tests {
         }
         assert_eq!(from_to(&Place::default(), &b, 40), "? -> app::solve main.rs:120");
         assert_eq!(shown(&place("", 3), 20), "main.rs:3");
-        let stripped = Place {
-            name: "?0x1a2b".to_owned(),
-            module: "/usr/lib/libz.so.1".to_owned(),
-            ..Place::default()
-        };
+        let stripped =
+            Place { name: "?0x1a2b".to_owned(), module: "/usr/lib/libz.so.1".to_owned(), ..Place::default() };
         assert_eq!(shown(&stripped, 80), "libz.so.1+0x1a2b");
     }
 

@@ -32,18 +32,11 @@ pub struct Comparison<'a> {
 
 impl Comparison<'_> {
     /// Prints text about a metric, with at most `most` contexts.
-    pub fn text(
-        &self,
-        metric: usize,
-        most: usize,
-        style: Style,
-        out: &mut impl Write,
-    ) -> io::Result<()> {
+    pub fn text(&self, metric: usize, most: usize, style: Style, out: &mut impl Write) -> io::Result<()> {
         let Diff { runs, variation, total, nodes, procedures } = self.diff;
         let databases = [0, 1].map(|side| {
             let path = self.databases[side].path.display().to_string();
-            let runs =
-                if runs[side] == 1 { "1 run".to_owned() } else { format!("{} runs", runs[side]) };
+            let runs = if runs[side] == 1 { "1 run".to_owned() } else { format!("{} runs", runs[side]) };
             format!("{} ({runs})", one_line(&path))
         });
         writeln!(out, "diff of {} and {}", databases[0], databases[1])?;
@@ -73,8 +66,7 @@ impl Comparison<'_> {
             };
             let code = &self.databases[node.names].code;
             let place = self.place(node).filter(|_| !node.label.is_loop());
-            let place =
-                place.map_or(String::new(), |at| format!("  {}", names::location(code, at)));
+            let place = place.map_or(String::new(), |at| format!("  {}", names::location(code, at)));
             let name = names::shown(code, node.label);
             let name = format!("{}{name}{only}{place}", "  ".repeat(*depth));
             table.named(cells(&node.compared), &name, LEAST_NAME)?;
@@ -168,10 +160,7 @@ impl Comparison<'_> {
             let [a, b] = total.values.map(|values| exact(values[metric]));
             let difference = exact(total.difference(metric));
             let error = exact(total.error[metric]);
-            (
-                name,
-                map([(SIDES[0], a), (SIDES[1], b), ("difference", difference), ("error", error)]),
-            )
+            (name, map([(SIDES[0], a), (SIDES[1], b), ("difference", difference), ("error", error)]))
         });
         let object_of = |node: &Node| {
             let code = &self.databases[node.names].code;

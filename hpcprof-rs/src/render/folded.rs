@@ -11,12 +11,7 @@ use std::io::{self, Write};
 
 /// Prints the part of each node's metric that is not its children's, for every node that has
 /// one. Roundings are carried along, so that the column's sum is the total to a microsecond or a unit.
-pub fn print(
-    view: &View,
-    code: &Code,
-    metric: MetricSelector<'_>,
-    out: &mut impl Write,
-) -> io::Result<()> {
+pub fn print(view: &View, code: &Code, metric: MetricSelector<'_>, out: &mut impl Write) -> io::Result<()> {
     let is_time = |expression: &Expression| expression.unit() == Unit::SECONDS;
     let step = match metric.derived().is_none_or(is_time) {
         true => 1000,

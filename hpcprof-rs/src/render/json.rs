@@ -157,8 +157,7 @@ impl<'a> Columns<'a> {
                 ("description", &Text(description)),
             ])
         };
-        let described =
-            |key: &str, m: &Metric| row(key, m.unit.into(), m.aggregation, &m.description);
+        let described = |key: &str, m: &Metric| row(key, m.unit.into(), m.aggregation, &m.description);
         let metrics = self.keys.iter();
         let metrics = metrics.map(|(key, metric)| described(key, &catalogue.metrics[*metric]));
         let zeroed = is_tracked.then(|| {

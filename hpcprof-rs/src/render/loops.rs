@@ -60,10 +60,7 @@ mod tests {
             };
             summary(&row).concat()
         };
-        assert_eq!(
-            summary(Some((1234, 56, 1)), 1),
-            " · splits 1,234 · steals 56 · mean task 1.2 ms"
-        );
+        assert_eq!(summary(Some((1234, 56, 1)), 1), " · splits 1,234 · steals 56 · mean task 1.2 ms");
         assert_eq!(
             summary(Some((0, 4, 80_000)), 3),
             " · steals 4 · mean stolen task 20 us (with 2 loops of the same types)"

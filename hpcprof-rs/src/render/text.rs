@@ -54,13 +54,8 @@ pub fn print(
     style: Style,
     out: &mut impl Write,
 ) -> io::Result<()> {
-    let printer = Printer {
-        view,
-        catalogue,
-        metric,
-        style,
-        columns: columns(view, catalogue, metric, style),
-    };
+    let printer =
+        Printer { view, catalogue, metric, style, columns: columns(view, catalogue, metric, style) };
     printer.head(headline, out)?;
     let mut table = printer.begin(out)?;
     let hot = printer.hot_path();
@@ -91,12 +86,7 @@ pub fn print(
     }
 }
 
-fn columns(
-    view: &View,
-    catalogue: &Catalogue,
-    metric: MetricSelector<'_>,
-    style: Style,
-) -> Vec<Column> {
+fn columns(view: &View, catalogue: &Catalogue, metric: MetricSelector<'_>, style: Style) -> Vec<Column> {
     let mut columns = vec![Column::Effort];
     let sorted = match metric {
         MetricSelector::Effort | MetricSelector::Derived(_) => None,

@@ -26,8 +26,7 @@ use std::sync::{Mutex, PoisonError};
 const ROWS: usize = 1 << 18;
 /// Rows of contexts that are written together: they have more columns.
 const CONTEXT_ROWS: usize = 1 << 16;
-pub(super) const REMEDY: &str =
-    "check that the disk has room, or give -o a directory on another disk";
+pub(super) const REMEDY: &str = "check that the disk has room, or give -o a directory on another disk";
 
 /// A Parquet file of the database, as it was written.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -229,8 +228,7 @@ impl ColumnFiles<'_> {
                 (Label::Line(_), Some(parent)) => contexts.node(parent).label,
                 _ => n.label,
             };
-            let module =
-                |n: &TreeNode| Some(texts.modules[named(n).code(code)?.module? as usize].clone());
+            let module = |n: &TreeNode| Some(texts.modules[named(n).code(code)?.module? as usize].clone());
             let place = |n: &TreeNode| n.label.location(code);
             let file = |n: &TreeNode| Some(texts.files[place(n)?.file as usize].clone());
             let kinds = nodes().map(|n| texts.kinds[n.label.kind() as usize - 1].clone());
@@ -315,9 +313,7 @@ impl Texts {
     fn name(&self, label: Label) -> ByteArray {
         match label {
             Label::Loop(region) | Label::Partial(region) => self.regions[region as usize].clone(),
-            label => {
-                label.procedure().map_or(ByteArray::new(), |p| self.procedures[p as usize].clone())
-            }
+            label => label.procedure().map_or(ByteArray::new(), |p| self.procedures[p as usize].clone()),
         }
     }
 }

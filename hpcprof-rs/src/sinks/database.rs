@@ -45,12 +45,7 @@ impl<'a> Catalogue<'a> {
 
     /// Writes the values of the folded tree: its contexts' parents, their exclusive values, and how the
     /// values of threads are spread.
-    pub fn write_values(
-        &self,
-        parents: &[Option<u32>],
-        exclusive: &Values,
-        spreads: &Spreads,
-    ) -> Result<()> {
+    pub fn write_values(&self, parents: &[Option<u32>], exclusive: &Values, spreads: &Spreads) -> Result<()> {
         let metrics = &self.experiment.metrics;
         let totals = exclusive.totals();
         let samples = metrics.iter().position(|m| m.name == SAMPLES).map_or(0, |at| totals[at]);
@@ -126,8 +121,7 @@ fn begin_file(
     write_contexts(&connection, &experiment.code, folded, scopes_of)?;
     let (logical, physical) = (experiment.logical_contexts, experiment.physical_contexts);
     let same_as = physical.is_none().then_some("logical");
-    let projections =
-        [("logical", logical, None), ("physical", physical.unwrap_or(logical), same_as)];
+    let projections = [("logical", logical, None), ("physical", physical.unwrap_or(logical), same_as)];
     insert(&connection, "projection", projections, |rows, _, (name, contexts, same_as)| {
         rows.add(params![name, contexts, same_as])
     })?;
@@ -141,14 +135,9 @@ fn begin_file(
     insert(&connection, "unprofiled", &experiment.unprofiled, |rows, id, row| {
         rows.add(params![id, row.program, row.reason, row.times])
     })?;
-    insert(
-        &connection,
-        "critical_path",
-        &experiment.critical_paths,
-        |rows, _, (process, path)| {
-            rows.add(params![*process as i64 + 1, signed(path.span), critical_path::encode(path)])
-        },
-    )?;
+    insert(&connection, "critical_path", &experiment.critical_paths, |rows, _, (process, path)| {
+        rows.add(params![*process as i64 + 1, signed(path.span), critical_path::encode(path)])
+    })?;
     let statistics = serde_json::json!(Statistics::of(experiment)).to_string();
     insert(&connection, "statistics", [statistics], |rows, _, json| rows.add(params![json]))?;
     insert(&connection, "note", warnings.lines(), |rows, id, line| rows.add(params![id, line]))?;

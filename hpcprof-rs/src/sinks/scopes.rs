@@ -28,11 +28,7 @@ impl Scopes {
     }
 
     /// The scope of each node of a tree.
-    pub fn add(
-        &mut self,
-        code: &Code,
-        nodes: impl Iterator<Item = TreeNode>,
-    ) -> impl Iterator<Item = u32> {
+    pub fn add(&mut self, code: &Code, nodes: impl Iterator<Item = TreeNode>) -> impl Iterator<Item = u32> {
         // The procedure and the region around each context.
         let mut around: Vec<(Option<u32>, Option<u32>)> = Vec::with_capacity(nodes.size_hint().0);
         nodes.map(move |node| {

@@ -69,8 +69,7 @@ impl StagedDirectory {
         let old = match self.replace {
             true => {
                 let old = temporary_in(parent_of(&self.target))?;
-                std::fs::rename(&self.target, old.path())
-                    .map_err(Error::io(RENAME, &self.target))?;
+                std::fs::rename(&self.target, old.path()).map_err(Error::io(RENAME, &self.target))?;
                 // Removed only when the new database is in place.
                 Some(old.keep())
             }

@@ -89,10 +89,7 @@ impl Analyser {
         };
         // The kernel maps the vdso; there is no file to put back.
         if !is_vdso {
-            warnings.add(format!(
-                "{}: {problem}; its samples stay under the module's name",
-                module.path
-            ));
+            warnings.add(format!("{}: {problem}; its samples stay under the module's name", module.path));
         }
         None
     }

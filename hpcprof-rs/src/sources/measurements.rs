@@ -182,10 +182,8 @@ fn read_directory(directory: &Path, index: usize, warnings: &mut Warnings) -> Re
         return Err(Error::input(directory, problem, remedy));
     }
     let mut files = list(directory)?;
-    let of_user =
-        |p: &&PathBuf| p.file_name().is_some_and(|n| n.as_encoded_bytes().starts_with(USER));
-    let folders: Vec<PathBuf> =
-        files.iter().filter(of_user).filter(|p| p.is_dir()).cloned().collect();
+    let of_user = |p: &&PathBuf| p.file_name().is_some_and(|n| n.as_encoded_bytes().starts_with(USER));
+    let folders: Vec<PathBuf> = files.iter().filter(of_user).filter(|p| p.is_dir()).cloned().collect();
     for folder in folders {
         files.extend(list(&folder)?);
     }

@@ -14,9 +14,8 @@ fn kind_of_directory<'a>(name: &'a str, kind: &str) -> Option<&'a str> {
     let rest = name.strip_prefix("hpcrun-")?;
     let at = rest.rfind(kind)?;
     let number = &rest[at + kind.len()..];
-    let numbered = number
-        .strip_prefix('-')
-        .is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()));
+    let numbered =
+        number.strip_prefix('-').is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()));
     (at > 0 && (number.is_empty() || numbered)).then_some(&rest[..at])
 }
 
@@ -40,12 +39,7 @@ pub fn database_directory(directory: &Path) -> Result<PathBuf> {
     )
 }
 
-fn newest(
-    directory: &Path,
-    kinds: &[&str],
-    problem: &str,
-    remedy: &'static str,
-) -> Result<PathBuf> {
+fn newest(directory: &Path, kinds: &[&str], problem: &str, remedy: &'static str) -> Result<PathBuf> {
     let mut best: Option<(SystemTime, PathBuf)> = None;
     let entries = std::fs::read_dir(directory).map_err(Error::io("read", directory))?;
     for entry in entries.flatten() {

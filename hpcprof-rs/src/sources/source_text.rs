@@ -101,12 +101,7 @@ fn directive_in(line: &str, start: &str) -> Option<String> {
     directive.starts_with(start).then(|| line[mark.len()..].to_owned())
 }
 
-fn find(
-    tokens: &[Token],
-    (line, column): (u32, u32),
-    method: &str,
-    starts: &[&str],
-) -> Option<CallChain> {
+fn find(tokens: &[Token], (line, column): (u32, u32), method: &str, starts: &[&str]) -> Option<CallChain> {
     let from = tokens.partition_point(|t| t.line < line);
     let on_line = tokens[from..].iter().take_while(|t| t.line == line).count();
     let is_named = |at: &usize| tokens[*at].text == method;
@@ -118,8 +113,7 @@ fn find(
     let is_there = |found: &&(u32, _)| found.0 >= column;
     let (at, found) = chains.iter().find(is_there).or(chains.first())?;
     let chain = found.clone()?;
-    let is_twin =
-        |(other, text): &(u32, Option<String>)| other != at && text.as_ref() == Some(&chain);
+    let is_twin = |(other, text): &(u32, Option<String>)| other != at && text.as_ref() == Some(&chain);
     Some(CallChain { has_twin: chains.iter().any(is_twin), chain })
 }
 
@@ -247,8 +241,7 @@ mod tests {
 
     #[test]
     fn calls_of_one_line_are_told_apart_by_their_columns() {
-        let text =
-            "a.par_iter().map(f).sum() + b.par_chunks(2).map(g).sum() + c.par_iter().map(h).sum();";
+        let text = "a.par_iter().map(f).sum() + b.par_chunks(2).map(g).sum() + c.par_iter().map(h).sum();";
         let tokens = tokens(text);
         let at = |column| find(&tokens, (1, column), "sum", &STARTS).expect("a call");
         let names: Vec<u32> = (1..)

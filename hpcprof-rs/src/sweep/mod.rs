@@ -58,8 +58,7 @@ pub fn sweep(databases: &[Catalogue]) -> Result<Vec<Step>> {
     let cores = |of: &Catalogue| of.statistics.cores.max(1);
     if let Some(pair) = databases.windows(2).find(|pair| cores(&pair[0]) >= cores(&pair[1])) {
         let (two, p) = (pair[1].path.display(), cores(&pair[1]));
-        let problem =
-            format!("{two} is of {p} workers: give one database for each number, the least first");
+        let problem = format!("{two} is of {p} workers: give one database for each number, the least first");
         return Err(Error::Usage(problem));
     }
     let area = |of: &Catalogue| f64::from(cores(of)) * wall(of);

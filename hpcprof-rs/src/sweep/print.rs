@@ -48,10 +48,8 @@ impl Sweep<'_> {
             "nobody",
         ];
         let line = |cells: [String; 11]| {
-            let cells = cells
-                .iter()
-                .zip(head)
-                .map(|(cell, head)| format!("{cell:>w$}", w = head.len().max(8)));
+            let cells =
+                cells.iter().zip(head).map(|(cell, head)| format!("{cell:>w$}", w = head.len().max(8)));
             cells.collect::<Vec<_>>().join(" ")
         };
         writeln!(out, "{}", style.bold(&line(head.map(str::to_owned))))?;
@@ -101,11 +99,7 @@ impl Sweep<'_> {
                 );
                 let room = style.line.saturating_sub(numbers.len()).max(24);
                 let (name, place) = self.named(step, node);
-                writeln!(
-                    out,
-                    "{numbers}{}",
-                    names::middle(format!("{name}  {place}").trim_end(), room)
-                )?;
+                writeln!(out, "{numbers}{}", names::middle(format!("{name}  {place}").trim_end(), room))?;
             }
         }
         let ends = [self.databases.first(), self.databases.last()].into_iter().flatten();
@@ -125,9 +119,12 @@ impl Sweep<'_> {
     /// Prints JSON.
     pub fn json(&self, out: &mut impl Write) -> io::Result<()> {
         let second = |time: f64| time.round() / 1e9;
-        let steps: Vec<Value> = self.steps.iter().map(|step| {
-            let of = &step.losses;
-            let places: Vec<Value> = step.places().into_iter().map(|node| {
+        let steps: Vec<Value> =
+            self.steps
+                .iter()
+                .map(|step| {
+                    let of = &step.losses;
+                    let places: Vec<Value> = step.places().into_iter().map(|node| {
                 let lost = |metric| second(node.compared.difference(metric));
                 let (name, place) = self.named(step, node);
                 json!({
@@ -137,20 +134,20 @@ impl Sweep<'_> {
                                 "significant": node.compared.is_significant,
                 })
             }).collect();
-            json!({
-                "workers": step.workers, "runs": step.runs, "wall": second(step.wall),
-                "predicted": step.predicted.map(second), "speed_up": step.speed_up,
-                "efficiency": step.efficiency(), "doubt": step.doubt,
-                "lost": {
-                    "total": second(of.total), "idleness": second(of.idleness),
-                    "overhead": second(of.overhead), "work": second(of.work),
-                    "waiting": second(of.waiting),
-                },
-                "places": places,
-            })
-        }).collect();
-        let all =
-            json!({"schema": SCHEMA, "unit": "seconds", "program": self.program(), "steps": steps});
+                    json!({
+                        "workers": step.workers, "runs": step.runs, "wall": second(step.wall),
+                        "predicted": step.predicted.map(second), "speed_up": step.speed_up,
+                        "efficiency": step.efficiency(), "doubt": step.doubt,
+                        "lost": {
+                            "total": second(of.total), "idleness": second(of.idleness),
+                            "overhead": second(of.overhead), "work": second(of.work),
+                            "waiting": second(of.waiting),
+                        },
+                        "places": places,
+                    })
+                })
+                .collect();
+        let all = json!({"schema": SCHEMA, "unit": "seconds", "program": self.program(), "steps": steps});
         writeln!(out, "{all}")
     }
 }

@@ -23,11 +23,7 @@ pub fn arrange(tree: &Tree, depth: Option<usize>) -> (View, Vec<Option<u32>>) {
 }
 
 /// The view that a database stores, if it has all that is asked for.
-pub fn stored(
-    catalogue: &Catalogue,
-    limits: Limits,
-    metric: MetricSelector<'_>,
-) -> Result<Option<View>> {
+pub fn stored(catalogue: &Catalogue, limits: Limits, metric: MetricSelector<'_>) -> Result<Option<View>> {
     let has_levels = limits.depth.is_some_and(|depth| depth <= STORED_DEPTH);
     if !has_levels || !stored::has_all(limits, metric, &catalogue.totals()?) {
         return Ok(None);
@@ -169,8 +165,7 @@ pub fn summarise(
 /// The context at or around a context that is no loop, if there is one: callers are procedures.
 fn procedure_of(tree: &Tree, context: u32) -> u32 {
     let mut at = context;
-    while let (true, Some(around)) =
-        (tree.nodes[at as usize].label.is_loop(), tree.nodes[at as usize].parent)
+    while let (true, Some(around)) = (tree.nodes[at as usize].label.is_loop(), tree.nodes[at as usize].parent)
     {
         at = around;
     }

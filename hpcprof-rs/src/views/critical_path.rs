@@ -162,8 +162,7 @@ pub fn parts(path: &CriticalPath) -> Vec<&Procedure> {
     }
     // A mark's time is its own.
     let is_whole = |p: &Procedure| is_function(p) && ratio(p.work, path.work) >= MOST_WORK;
-    let (whole, others): (Vec<&Procedure>, Vec<&Procedure>) =
-        parts.iter().partition(|p| is_whole(p));
+    let (whole, others): (Vec<&Procedure>, Vec<&Procedure>) = parts.iter().partition(|p| is_whole(p));
     let others = others.iter().map(|p| p.work).fold(0, u64::saturating_add);
     // The innermost one has time of its own if the others have not half as much. `main` is outside.
     let own = whole.iter().map(|p| p.work).min();
@@ -231,8 +230,7 @@ mod tests {
 
     #[test]
     fn short_parts_between_long_ones_are_summed_up() {
-        let path: Vec<Segment<u32>> =
-            [9, 1, 1, 9, 1].iter().zip(1..).map(|(t, n)| segment(n, *t)).collect();
+        let path: Vec<Segment<u32>> = [9, 1, 1, 9, 1].iter().zip(1..).map(|(t, n)| segment(n, *t)).collect();
         let parts = arrange(&path, 2);
         let times: Vec<u64> = parts.iter().map(Part::time).collect();
         assert_eq!(times, [9, 2, 9, 1]);

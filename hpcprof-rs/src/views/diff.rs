@@ -196,8 +196,7 @@ fn measure(
 ) -> Result<Vec<Measured>> {
     let keys: FastSet<i64> = nodes.keys().copied().collect();
     let mut found = catalogue.ranges_of(&keys)?;
-    let mut ranges: Vec<Ranges> =
-        nodes.keys().map(|key| found.remove(key).unwrap_or_default()).collect();
+    let mut ranges: Vec<Ranges> = nodes.keys().map(|key| found.remove(key).unwrap_or_default()).collect();
     for (node, ranges) in nodes.values_mut().zip(&ranges) {
         node.is_in[side] = !ranges.is_empty();
     }
@@ -287,8 +286,7 @@ fn compare(a: &Measured, b: &Measured, runs: [usize; 2]) -> (Compared, Amounts) 
     for (metric, freedom) in freedom.iter_mut().enumerate() {
         let variance = a.variance[metric] + b.variance[metric];
         let by_runs = [a, b].into_iter().zip(runs);
-        let by_runs =
-            by_runs.map(|(of, runs)| of.by_runs[metric].powi(2) / (runs as f64 - 1.0).max(1.0));
+        let by_runs = by_runs.map(|(of, runs)| of.by_runs[metric].powi(2) / (runs as f64 - 1.0).max(1.0));
         compared.error[metric] = variance.sqrt();
         *freedom = variance.powi(2) / by_runs.sum::<f64>();
     }
@@ -320,9 +318,7 @@ fn mark_significant(all: &mut [Compared], freedom: &[Amounts]) {
 /// the error is known by degrees of freedom, Wallace's approximation of Student's distribution.
 pub fn chance_of(ratio: f64, freedom: f64) -> f64 {
     let errors = match freedom {
-        n if n < 1e6 => {
-            (8.0 * n + 1.0) / (8.0 * n + 3.0) * (n * (ratio * ratio / n).ln_1p()).sqrt()
-        }
+        n if n < 1e6 => (8.0 * n + 1.0) / (8.0 * n + 3.0) * (n * (ratio * ratio / n).ln_1p()).sqrt(),
         _ => ratio.abs(),
     };
     // The complement of the error function, by Chebyshev's polynomials; off by a ten-millionth at most.

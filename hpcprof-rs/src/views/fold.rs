@@ -90,13 +90,8 @@ enum LineOf {
 
 impl Target {
     /// Above all contexts.
-    const ROOT: Target = Target {
-        cost: None,
-        parent: None,
-        after_runtime: false,
-        within: None,
-        line: LineOf::Sample,
-    };
+    const ROOT: Target =
+        Target { cost: None, parent: None, after_runtime: false, within: None, line: LineOf::Sample };
 
     /// A node that is kept.
     fn kept(node: u32) -> Target {
@@ -328,9 +323,7 @@ impl<S: Fn(u32) -> TreeNode> Folder<'_, S> {
 
     fn keep(&mut self, above: Target, node: &TreeNode) -> Target {
         let call = match above.line {
-            LineOf::Call(line) if self.options.call_lines => {
-                line.map_or(Call::Unknown, Call::Unique)
-            }
+            LineOf::Call(line) if self.options.call_lines => line.map_or(Call::Unknown, Call::Unique),
             _ => node.call,
         };
         let node = &TreeNode { call, ..*node };

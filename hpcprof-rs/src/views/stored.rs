@@ -15,12 +15,10 @@ const LEAST: f64 = 0.1;
 /// The stored views of a folded tree, with their names.
 pub fn summaries(tree: &Tree, code: &Code) -> [(&'static str, Tree); 3] {
     let totals = tree.exclusive.totals();
-    let is_share =
-        |part: i64, whole: i64| whole > 0 && part as f64 >= whole as f64 * (LEAST / 100.0);
+    let is_share = |part: i64, whole: i64| whole > 0 && part as f64 >= whole as f64 * (LEAST / 100.0);
     let keeps = |values: &[i64]| {
         let mut metrics = values.iter().zip(&totals).take(first_square(totals.len()));
-        is_share(effort(values), effort(&totals))
-            || metrics.any(|(part, whole)| is_share(*part, *whole))
+        is_share(effort(values), effort(&totals)) || metrics.any(|(part, whole)| is_share(*part, *whole))
     };
     let (callers, _) = bottom_up::summarise(tree, Some(bottom_up::STORED_DEPTH), keeps);
     [

@@ -13,16 +13,13 @@ pub mod synthetic;
 use hpc_formats::address::{CodeAddress, ModuleId};
 use hpc_formats::critical_path::{self, CriticalPath};
 use hpc_formats::loss::LossCause;
-use hpc_formats::process::{
-    self, CpuTimes, End, Entry, Module, SiteCounts, Stamp, Start, Unprofiled,
-};
+use hpc_formats::process::{self, CpuTimes, End, Entry, Module, SiteCounts, Stamp, Start, Unprofiled};
 use hpc_formats::profile::{
-    Association, HEADER_SIZE, MAGIC, METRIC_SIZE, RecordKind, VERSION_MAJOR, VERSION_MINOR,
-    default_metrics, header, meta,
+    Association, HEADER_SIZE, MAGIC, METRIC_SIZE, RecordKind, VERSION_MAJOR, VERSION_MINOR, default_metrics,
+    header, meta,
 };
 use hpc_formats::structure::{
-    Origin, Procedure, ProcedureId, Scope, ScopeId, ScopeKind, SourceLine, Span, StringId,
-    Structure,
+    Origin, Procedure, ProcedureId, Scope, ScopeId, ScopeKind, SourceLine, Span, StringId, Structure,
 };
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -254,12 +251,7 @@ impl StructureBuilder {
         SourceLine { file: self.text(file), line }
     }
 
-    pub fn procedure(
-        &mut self,
-        name: &str,
-        declared: Option<(&str, u32)>,
-        origin: Origin,
-    ) -> ProcedureId {
+    pub fn procedure(&mut self, name: &str, declared: Option<(&str, u32)>, origin: Origin) -> ProcedureId {
         let procedure = Procedure {
             name: self.text(name),
             linkage_name: self.text(name),
@@ -431,11 +423,9 @@ impl Run {
     /// Writes all files into `directory`.
     pub fn write(&self, directory: &Path) {
         std::fs::create_dir_all(directory.join("structure")).expect("directory");
-        std::fs::write(directory.join(self.process_name()), self.process_bytes())
-            .expect("process file");
+        std::fs::write(directory.join(self.process_name()), self.process_bytes()).expect("process file");
         for thread in &self.threads {
-            let name =
-                format!("thread-{}-{}-{}.hpcprofile", thread.pid, thread.image, thread.ordinal);
+            let name = format!("thread-{}-{}-{}.hpcprofile", thread.pid, thread.image, thread.ordinal);
             std::fs::write(directory.join(name), thread.bytes()).expect("profile");
         }
         if let Some(path) = &self.critical_path {

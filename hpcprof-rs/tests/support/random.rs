@@ -49,11 +49,8 @@ fn thread(random: &mut Rng, ordinal: u32, threads: u32, records: u64) -> ThreadB
     }
     for _ in 0..records {
         // Mostly deep, sometimes wide.
-        let parent = if random.u64(..3) > 0 {
-            nodes[nodes.len() - 1]
-        } else {
-            nodes[random.usize(..nodes.len())]
-        };
+        let parent =
+            if random.u64(..3) > 0 { nodes[nodes.len() - 1] } else { nodes[random.usize(..nodes.len())] };
         let (ip, lip) = (address(random), address(random));
         let node = match random.u64(..8) {
             0 => thread.support(parent, ip),

@@ -50,8 +50,7 @@ pub fn folded(text: &str) -> Paths {
 
 /// A flame graph: what a box holds that no box above it does.
 pub fn flamegraph(svg: &str) -> Paths {
-    let options =
-        roxmltree::ParsingOptions { allow_dtd: true, ..roxmltree::ParsingOptions::default() };
+    let options = roxmltree::ParsingOptions { allow_dtd: true, ..roxmltree::ParsingOptions::default() };
     let document = roxmltree::Document::parse_with_options(svg, options).expect("XML");
     let number = |node: roxmltree::Node<'_, '_>, name: &str| -> i64 {
         let found = node.attributes().find(|a| a.name() == name);
@@ -72,14 +71,12 @@ pub fn flamegraph(svg: &str) -> Paths {
     }
     // The lowest box is "all"; a box lies above one that contains it.
     boxes.sort_by_key(|(y, begin, _, _)| (-y, *begin));
-    let height =
-        boxes[0].0 - boxes.iter().map(|b| b.0).find(|y| *y < boxes[0].0).expect("two rows");
+    let height = boxes[0].0 - boxes.iter().map(|b| b.0).find(|y| *y < boxes[0].0).expect("two rows");
     let mut paths = Paths::new();
     let mut known: Vec<(i64, i64, i64, Vec<String>)> = Vec::new();
     for (y, begin, end, name) in boxes {
-        let below = known
-            .iter()
-            .find(|(row, from, to, _)| *row == y + height && *from <= begin && end <= *to);
+        let below =
+            known.iter().find(|(row, from, to, _)| *row == y + height && *from <= begin && end <= *to);
         let path = match below {
             None => Vec::new(),
             Some((_, _, _, path)) => {
@@ -285,9 +282,7 @@ pub fn firefox(text: &str) -> BTreeMap<String, Vec<(Vec<Place>, i64)>> {
     let json: Value = serde_json::from_str(text).expect("JSON");
     assert_eq!(json["meta"]["preprocessedProfileVersion"], 60);
     let shared = &json["shared"];
-    for table in
-        ["stackTable", "frameTable", "funcTable", "resourceTable", "nativeSymbols", "sources"]
-    {
+    for table in ["stackTable", "frameTable", "funcTable", "resourceTable", "nativeSymbols", "sources"] {
         check_columns(&shared[table], table);
     }
     let categories = json["meta"]["categories"].as_array().expect("categories");
@@ -424,9 +419,7 @@ impl Callgrind {
                     let (at, amounts) = (row[0], &row[1..]);
                     assert_eq!(amounts.len(), out.events.len(), "{line}");
                     let slots = match std::mem::take(&mut is_call) {
-                        true => {
-                            out.calls.entry((function.clone(), at, callee.clone())).or_default()
-                        }
+                        true => out.calls.entry((function.clone(), at, callee.clone())).or_default(),
                         false => out.own.entry((function.clone(), file.clone(), at)).or_default(),
                     };
                     slots.resize(amounts.len(), 0);

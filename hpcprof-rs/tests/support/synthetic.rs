@@ -7,8 +7,7 @@ use super::{PERIOD_NS, Run, StructureBuilder, ThreadBuilder, at};
 use fastrand::Rng;
 use hpc_formats::address::CodeAddress;
 use hpc_formats::structure::{
-    Origin, Procedure, ProcedureId, Scope, ScopeId, ScopeKind, SourceLine, Span, StringId,
-    Structure,
+    Origin, Procedure, ProcedureId, Scope, ScopeId, ScopeKind, SourceLine, Span, StringId, Structure,
 };
 use std::path::Path;
 
@@ -198,13 +197,7 @@ pub fn write(shape: &Shape, run: u32, directory: &Path) -> Totals {
 }
 
 /// The profile of a thread. The first one begins at the program's entry, and `main` creates the others.
-fn thread(
-    shape: &Shape,
-    tree: &[Context],
-    run: u32,
-    number: u32,
-    totals: &mut Totals,
-) -> ThreadBuilder {
+fn thread(shape: &Shape, tree: &[Context], run: u32, number: u32, totals: &mut Totals) -> ThreadBuilder {
     let seed = shape.seed ^ u64::from(run + 1) << 32 ^ u64::from(number) << 1;
     let mut random = Rng::with_seed(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let mut has_values = vec![false; tree.len()];

@@ -115,8 +115,7 @@ fn register() {
     if !symbol.is_null() {
         // SAFETY: whoever exports this name promises this type (hpcrun-abi), and that the result is null or
         // stays.
-        let table =
-            unsafe { host::known(transmute::<*mut c_void, RegisterRuntime>(symbol)(&RUNTIME)) };
+        let table = unsafe { host::known(transmute::<*mut c_void, RegisterRuntime>(symbol)(&RUNTIME)) };
         PROFILER.store(table.map_or(ptr::null(), ptr::from_ref).cast_mut(), Ordering::Relaxed);
     }
     IS_KNOWN.store(true, Ordering::Release);

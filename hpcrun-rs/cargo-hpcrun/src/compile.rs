@@ -47,10 +47,7 @@ pub(crate) fn build(
     let mut command = command(project, options, &target, is_quiet);
     let own = std::env::current_exe()
         .map_err(|e| Failure::own(format!("cannot find this program's own file: {e}")))?;
-    command
-        .env("RUSTC_WRAPPER", own)
-        .env(ENV_REPLACEMENT, sources)
-        .env(ENV_REPLACED, replaced.join(" "));
+    command.env("RUSTC_WRAPPER", own).env(ENV_REPLACEMENT, sources).env(ENV_REPLACED, replaced.join(" "));
     match configuration::wrapper(options) {
         Some(inner) => command
             .env(ENV_INNER, inner)
@@ -59,10 +56,8 @@ pub(crate) fn build(
             .env("CARGO_CACHE_RUSTC_INFO", "0"),
         None => command.env_remove(ENV_INNER),
     };
-    let mut child = command
-        .stdout(Stdio::piped())
-        .spawn()
-        .map_err(|e| Failure::own(format!("cannot run cargo: {e}")))?;
+    let mut child =
+        command.stdout(Stdio::piped()).spawn().map_err(|e| Failure::own(format!("cannot run cargo: {e}")))?;
     let messages = child.stdout.take().map(BufReader::new);
     let built = messages.map(|m| read(m, project)).transpose();
     let status = child.wait().map_err(|e| Failure::own(format!("lost track of cargo: {e}")))?;
@@ -72,11 +67,7 @@ pub(crate) fn build(
     let built = built.map_err(|e| Failure::own(format!("cargo's messages: {e}")))?;
     let program = built.as_ref().and_then(|(program, _)| program.clone());
     let program = program.ok_or_else(|| {
-        Failure::own(format!(
-            "cargo built no program for --{} {}",
-            project.kind.name(),
-            project.program
-        ))
+        Failure::own(format!("cargo built no program for --{} {}", project.kind.name(), project.program))
     })?;
     let mut libraries = built.map(|(_, libraries)| libraries).unwrap_or_default();
     let folder = program.parent().unwrap_or(Path::new("/"));
@@ -138,8 +129,7 @@ fn command(project: &Project, options: &Build, target: &Path, is_quiet: bool) ->
 fn symbols(command: &mut Command, profile: &str) {
     let prefix = format!("CARGO_PROFILE_{}", profile.to_uppercase().replace('-', "_"));
     let debug = format!("{prefix}_DEBUG");
-    let has_lines =
-        |value: &str| !matches!(value, "" | "0" | "none" | "false" | "line-directives-only");
+    let has_lines = |value: &str| !matches!(value, "" | "0" | "none" | "false" | "line-directives-only");
     if !std::env::var(&debug).is_ok_and(|value| has_lines(&value)) {
         // With line tables only, inlined functions lack the names of inline modules.
         command.env(debug, "1");

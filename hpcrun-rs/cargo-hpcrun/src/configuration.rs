@@ -161,8 +161,7 @@ mod tests {
 
     #[test]
     fn values_are_read_with_their_origins() {
-        let value =
-            |text: &str, origin: &str| Value { text: text.to_owned(), origin: origin.to_owned() };
+        let value = |text: &str, origin: &str| Value { text: text.to_owned(), origin: origin.to_owned() };
         assert_eq!(
             parse("build.rustc-wrapper = \"w\" # /a b/.cargo/config.toml\n"),
             [value("w", "/a b/.cargo/config.toml")]

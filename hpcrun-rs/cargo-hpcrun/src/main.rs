@@ -141,17 +141,14 @@ fn verify(project: &Project, program: &Path, options: &Profiling) -> Result<(), 
         return Ok(());
     }
     let linked = marker::linked(program)?;
-    for ((replacement, locked), linked) in replacement::ALL.iter().zip(&project.locked).zip(linked)
-    {
+    for ((replacement, locked), linked) in replacement::ALL.iter().zip(&project.locked).zip(linked) {
         let Replacement { package, lack, is_required, .. } = replacement;
         let has = match (locked, linked) {
             (Locked::Absent, _) | (_, Linked::Replacement) => continue,
-            (_, Linked::Nothing) if *is_required => {
-                "links no code of rayon: profiled as it is".to_owned()
+            (_, Linked::Nothing) if *is_required => "links no code of rayon: profiled as it is".to_owned(),
+            (Locked::Foreign(version), Linked::Stock) if *is_required => {
+                format!("has a {package} {version} that is not the published one: profiled as it is, {lack}")
             }
-            (Locked::Foreign(version), Linked::Stock) if *is_required => format!(
-                "has a {package} {version} that is not the published one: profiled as it is, {lack}"
-            ),
             (Locked::Served(_), Linked::Stock) if *is_required => {
                 return Err(Failure::own(format!(
                     "{name} still has the published {package} in it, perhaps through a wrapper of its own \

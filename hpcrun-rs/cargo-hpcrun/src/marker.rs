@@ -46,10 +46,7 @@ fn judge<'a>(replacement: &Replacement, names: impl Iterator<Item = &'a str>) ->
         }
         if name.contains(replacement.published) {
             found = Linked::Stock;
-        } else if replacement.is_required
-            && name.contains("work_stealing_rt")
-            && found == Linked::Nothing
-        {
+        } else if replacement.is_required && name.contains("work_stealing_rt") && found == Linked::Nothing {
             found = Linked::Replacement;
         }
     }

@@ -20,11 +20,7 @@ use std::process::{Command, ExitCode};
 
 /// Runs the program under the sampler, writes the database, prints the report, and ends as the
 /// program did.
-pub(crate) fn run(
-    project: &Project,
-    built: &Built,
-    options: &Options,
-) -> Result<ExitCode, Failure> {
+pub(crate) fn run(project: &Project, built: &Built, options: &Options) -> Result<ExitCode, Failure> {
     let temporary = temporary(project);
     let measured = measure(project, built, options, &temporary).inspect_err(|_| {
         // Empty, or not there at all.

@@ -8,9 +8,7 @@ use crate::cli::{Build, Choice};
 use crate::replacement::{self, Replacement};
 use crate::toolchain::cargo;
 use cargo_metadata::semver::Version;
-use cargo_metadata::{
-    DependencyKind, Metadata, MetadataCommand, Package, PackageId, Target, TargetKind,
-};
+use cargo_metadata::{DependencyKind, Metadata, MetadataCommand, Package, PackageId, Target, TargetKind};
 use hpcrun_rs::Failure;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -187,8 +185,7 @@ fn candidates<'a>(
 ) -> Result<Vec<&'a Package>, Failure> {
     let members = metadata.workspace_packages();
     if let Some(spec) = spec {
-        let is_meant =
-            |p: &&Package| spec == p.id.repr || is_of_name(spec, &p.name, &p.version.to_string());
+        let is_meant = |p: &&Package| spec == p.id.repr || is_of_name(spec, &p.name, &p.version.to_string());
         let found: Vec<&Package> = members.iter().copied().filter(is_meant).collect();
         if found.is_empty() {
             let names: Vec<&str> = members.iter().map(|p| p.name.as_str()).collect();
@@ -203,9 +200,7 @@ fn candidates<'a>(
     let top = metadata.workspace_root.join("Cargo.toml");
     match current {
         Some(package) if package.manifest_path != top => Ok(vec![package]),
-        _ if metadata.workspace_default_members.is_available() => {
-            Ok(metadata.workspace_default_packages())
-        }
+        _ if metadata.workspace_default_members.is_available() => Ok(metadata.workspace_default_packages()),
         Some(package) => Ok(vec![package]),
         None => Ok(members),
     }
@@ -248,10 +243,7 @@ fn choose<'a>(
         ([], ..) => Err(no_program(candidates, members)),
         (many, ..) => {
             let names: Vec<&str> = many.iter().map(|(_, name)| *name).collect();
-            Err(Failure::own(format!(
-                "several programs: {}; choose one with --bin NAME",
-                list(&names)
-            )))
+            Err(Failure::own(format!("several programs: {}; choose one with --bin NAME", list(&names))))
         }
     }
 }
@@ -296,19 +288,11 @@ fn named<'a>(
         [(package, _)] => Ok((package, kind, name.to_owned())),
         [] => {
             let names: Vec<&str> = all.iter().map(|(_, n)| *n).collect();
-            Err(Failure::own(format!(
-                "--{} {name}: no such target; there is {}",
-                kind.name(),
-                list(&names)
-            )))
+            Err(Failure::own(format!("--{} {name}: no such target; there is {}", kind.name(), list(&names))))
         }
         many => {
             let names: Vec<&str> = many.iter().map(|(p, _)| p.name.as_str()).collect();
-            Err(Failure::own(format!(
-                "--{} {name} is in {}; choose with -p",
-                kind.name(),
-                list(&names)
-            )))
+            Err(Failure::own(format!("--{} {name} is in {}; choose with -p", kind.name(), list(&names))))
         }
     }
 }
@@ -328,12 +312,7 @@ fn list(names: &[&str]) -> String {
 }
 
 /// The version of a package that a program links, by the graph of dependencies.
-fn linked(
-    metadata: &Metadata,
-    package: &PackageId,
-    kind: Kind,
-    replacement: &Replacement,
-) -> Locked {
+fn linked(metadata: &Metadata, package: &PackageId, kind: Kind, replacement: &Replacement) -> Locked {
     let Some(resolve) = &metadata.resolve else {
         return Locked::Absent;
     };
@@ -368,8 +347,7 @@ fn linked(
 
 /// Decides by version and source, as cargo writes them.
 fn judge(version: Version, source: Option<&str>, replacement: &Replacement) -> Locked {
-    let is_published =
-        source.is_some_and(|s| s.starts_with("registry+") || s.starts_with("sparse+"));
+    let is_published = source.is_some_and(|s| s.starts_with("registry+") || s.starts_with("sparse+"));
     if !is_published {
         Locked::Foreign(version)
     } else if is_served(&version, replacement) {

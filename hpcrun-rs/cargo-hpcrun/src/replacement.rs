@@ -113,12 +113,7 @@ pub(crate) const RAYON: Replacement = Replacement {
     lack: "stolen tasks would lie under workers",
     is_required: true,
     below: &[ABI, RUNTIME],
-    top: Crate::own(
-        "rayon_core",
-        "work-stealing-rt/rayon-core/src/lib.rs",
-        &["work_stealing_rt"],
-        &[],
-    ),
+    top: Crate::own("rayon_core", "work-stealing-rt/rayon-core/src/lib.rs", &["work_stealing_rt"], &[]),
     before_patch: None,
     change: None,
     published: "rayon_core",
@@ -174,9 +169,8 @@ pub(crate) static ALL: [Replacement; 3] = [RAYON, CHANNEL, TOKIO];
 
 /// A fingerprint of the content: sixteen hexadecimal digits.
 pub(crate) fn fingerprint() -> String {
-    let bytes = FILES
-        .iter()
-        .flat_map(|(name, content)| name.bytes().chain([0]).chain(content.iter().copied()));
+    let bytes =
+        FILES.iter().flat_map(|(name, content)| name.bytes().chain([0]).chain(content.iter().copied()));
     format!("{:016x}", cache::fingerprint(bytes))
 }
 
@@ -205,8 +199,7 @@ mod tests {
     /// The dependencies that a manifest of the repository names, without those for loom, tests and systems
     /// other than Linux.
     fn dependencies(manifest: &str) -> BTreeSet<String> {
-        let path =
-            Path::new(env!("CARGO_MANIFEST_DIR")).join("../../work-stealing-rt").join(manifest);
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../work-stealing-rt").join(manifest);
         let text = fs::read_to_string(&path).expect("the runtime's manifest is there");
         let mut names = BTreeSet::new();
         let mut is_ours = false;
@@ -233,8 +226,7 @@ mod tests {
                 "rayon_core" => "rayon-core/Cargo.toml",
                 _ => "../hpcrun-rs/crossbeam-channel/Cargo.toml",
             };
-            let listed: BTreeSet<String> =
-                c.uses.iter().chain(c.given).map(|n| (*n).to_owned()).collect();
+            let listed: BTreeSet<String> = c.uses.iter().chain(c.given).map(|n| (*n).to_owned()).collect();
             assert_eq!(dependencies(manifest), listed, "{}", c.name);
         }
     }

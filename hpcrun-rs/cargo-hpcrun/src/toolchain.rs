@@ -22,10 +22,7 @@ pub(crate) fn cargo() -> OsString {
 /// Asks cargo for its version, which is the compiler's.
 pub(crate) fn toolchain() -> Result<Toolchain, Failure> {
     let output = Command::new(cargo()).arg("-vV").output().map_err(|e| {
-        Failure::own(format!(
-            "cannot run {}: {e}; install Rust, or set CARGO",
-            cargo().to_string_lossy()
-        ))
+        Failure::own(format!("cannot run {}: {e}; install Rust, or set CARGO", cargo().to_string_lossy()))
     })?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     parse_toolchain(&text).ok_or_else(|| {
@@ -56,8 +53,7 @@ mod tests {
 
     #[test]
     fn the_toolchain_is_read_from_cargos_version() {
-        let text =
-            "cargo 1.90.0-beta (x)\nrelease: 1.90.0-beta.2\nhost: x86_64-unknown-linux-gnu\n";
+        let text = "cargo 1.90.0-beta (x)\nrelease: 1.90.0-beta.2\nhost: x86_64-unknown-linux-gnu\n";
         let toolchain = parse_toolchain(text).expect("both fields are there");
         assert_eq!(toolchain.minor, 90);
         assert_eq!(toolchain.host, "x86_64-unknown-linux-gnu");

@@ -29,19 +29,15 @@ pub(crate) fn main(folder: Option<&Path>, arguments: &[OsString]) -> ExitCode {
         message!("cargo-hpcrun: error: run as a compiler's wrapper without a compiler");
         return ExitCode::from(125);
     };
-    let compiler = Compiler {
-        inner: std::env::var_os(ENV_INNER).filter(|i| !i.is_empty()),
-        path: compiler.clone(),
-    };
+    let compiler =
+        Compiler { inner: std::env::var_os(ENV_INNER).filter(|i| !i.is_empty()), path: compiler.clone() };
     let arguments = &with_lines(arguments);
     let variable = |name| std::env::var(name).unwrap_or_default();
     let package = format!("{}@{}", variable("CARGO_PKG_NAME"), variable("CARGO_PKG_VERSION"));
     let is_listed = variable(ENV_REPLACED).split(' ').any(|p| p == package);
     let crate_name = value_of(arguments, "--crate-name");
     let replacement = ALL.iter().find(|r| {
-        is_listed
-            && variable("CARGO_PKG_NAME") == r.package
-            && crate_name.is_some_and(|n| n == r.top.name)
+        is_listed && variable("CARGO_PKG_NAME") == r.package && crate_name.is_some_and(|n| n == r.top.name)
     });
     let (Some(folder), Some(replacement)) = (folder, replacement) else {
         return compiler.replace_us(arguments);
@@ -164,10 +160,7 @@ impl Compiler {
     fn replace_us(&self, arguments: &[OsString]) -> ExitCode {
         let mut command = self.command();
         let error = command.args(arguments).exec();
-        message!(
-            "cargo-hpcrun: error: cannot run {}: {error}",
-            command.get_program().to_string_lossy()
-        );
+        message!("cargo-hpcrun: error: cannot run {}: {error}", command.get_program().to_string_lossy());
         ExitCode::from(125)
     }
 
@@ -272,12 +265,7 @@ fn external(arguments: &[OsString], name: &str) -> [OsString; 2] {
 }
 
 /// The package's arguments, with the replacement crate's source, edition and dependencies.
-fn in_place(
-    arguments: &[OsString],
-    folder: &Path,
-    replacement: &Replacement,
-    patch: u64,
-) -> Vec<OsString> {
+fn in_place(arguments: &[OsString], folder: &Path, replacement: &Replacement, patch: u64) -> Vec<OsString> {
     let mut all = Vec::new();
     for group in groups(arguments) {
         if is_source(group) {
@@ -397,10 +385,7 @@ mod tests {
         };
         for (given, expected) in [
             ("-C opt-level=3 x.rs", "-C opt-level=3 x.rs -C debuginfo=1"),
-            (
-                "-C opt-level=s -C debuginfo=2 -Cdebuginfo=0 x.rs",
-                "-C opt-level=s x.rs -C debuginfo=1",
-            ),
+            ("-C opt-level=s -C debuginfo=2 -Cdebuginfo=0 x.rs", "-C opt-level=s x.rs -C debuginfo=1"),
             (
                 "-C debuginfo=0 -C opt-level=3 -Cdebuginfo=line-tables-only",
                 "-C debuginfo=0 -C opt-level=3 -Cdebuginfo=line-tables-only",

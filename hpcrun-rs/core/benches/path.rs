@@ -151,15 +151,8 @@ fn main() {
     slot.publish();
     let file = std::env::temp_dir().join(format!("hpcrun-bench-{}", std::process::id()));
     let name = std::ffi::CString::new(file.to_str().expect("UTF-8")).expect("no NUL");
-    let identity = Identity {
-        pid: 1,
-        image: 1,
-        thread: 1,
-        tid: 1,
-        period_ns: 1,
-        creator_thread: 0,
-        creator_node: 0,
-    };
+    let identity =
+        Identity { pid: 1, image: 1, thread: 1, tid: 1, period_ns: 1, creator_thread: 0, creator_node: 0 };
     // SAFETY: nobody refreshes the load map now.
     let pinned = unsafe { loadmap::Pinned::new() };
     let mut bench = Bench {
@@ -167,8 +160,7 @@ fn main() {
         unwind: Unwind::new(agents::owner_of).expect("memory"),
         path: PathBuffer::new().expect("memory"),
         cache: BacktraceCache::new().expect("memory"),
-        tree: Tree::create(&name, &identity, &MetricSet::new(1))
-            .expect("the temporary folder is writable"),
+        tree: Tree::create(&name, &identity, &MetricSet::new(1)).expect("the temporary folder is writable"),
         framehop: reference::Framehop::new(pinned.snapshot().expect("taken above").modules()),
     };
     println!("microseconds a path, median (quartiles) of {ROUNDS} interleaved rounds");

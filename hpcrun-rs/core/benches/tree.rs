@@ -17,15 +17,8 @@ const NOTES: u64 = 27;
 
 const ONE_SAMPLE: Words = [[1, 1, 0.5_f64.to_bits()], [0; 3], [0; 3], [0; 3]];
 
-const IDENTITY: Identity = Identity {
-    pid: 1,
-    image: 1,
-    thread: 1,
-    tid: 1,
-    period_ns: 1,
-    creator_thread: 0,
-    creator_node: 0,
-};
+const IDENTITY: Identity =
+    Identity { pid: 1, image: 1, thread: 1, tid: 1, period_ns: 1, creator_thread: 0, creator_node: 0 };
 
 fn native(address: u64) -> Note {
     Note {

@@ -42,8 +42,7 @@ pub struct Tracking {
 impl Tracking {
     fn parse(text: &str) -> Option<Tracking> {
         let mut numbers = text.split(' ').map(|number| number.parse::<u64>().ok());
-        let tracking =
-            Tracking { every: numbers.next()??, signal: i32::try_from(numbers.next()??).ok()? };
+        let tracking = Tracking { every: numbers.next()??, signal: i32::try_from(numbers.next()??).ok()? };
         numbers.next().is_none().then_some(tracking)
     }
 }
@@ -83,8 +82,7 @@ impl Config {
     fn parse(output: OsString) -> Result<Config, String> {
         let text = |name| variable(name).map(|v| v.to_string_lossy().into_owned());
         let event = text(ENV_EVENT).unwrap_or_else(|| Event::CpuTime.name().to_owned());
-        let event = Event::from_name(&event)
-            .ok_or_else(|| format!("{ENV_EVENT}={event} is not an event"))?;
+        let event = Event::from_name(&event).ok_or_else(|| format!("{ENV_EVENT}={event} is not an event"))?;
         let number = |name, default| match text(name) {
             None => Ok(default),
             Some(v) => v.parse::<u32>().map_err(|_| format!("{name}={v} is not a number")),
@@ -110,11 +108,10 @@ impl Config {
             in_job: variable(ENV_JOB).is_some(),
             critical_path: match text(ENV_CRITICAL_PATH) {
                 None => None,
-                Some(numbers) => {
-                    Some(Tracking::parse(&numbers).ok_or_else(|| {
-                        format!("{ENV_CRITICAL_PATH}={numbers} is not two numbers")
-                    })?)
-                }
+                Some(numbers) => Some(
+                    Tracking::parse(&numbers)
+                        .ok_or_else(|| format!("{ENV_CRITICAL_PATH}={numbers} is not two numbers"))?,
+                ),
             },
             empty_handler: text(ENV_EMPTY_HANDLER).as_deref() == Some("1"),
             latency: text(ENV_LATENCY).as_deref() == Some("1"),
@@ -136,7 +133,6 @@ pub(crate) fn variable(name: &str) -> Option<OsString> {
     // constructor runs before the program's threads.
     unsafe {
         let value = libc::getenv(name.as_ptr());
-        (!value.is_null())
-            .then(|| OsStr::from_bytes(CStr::from_ptr(value).to_bytes()).to_os_string())
+        (!value.is_null()).then(|| OsStr::from_bytes(CStr::from_ptr(value).to_bytes()).to_os_string())
     }
 }

@@ -25,9 +25,9 @@ struct Counts {
     uncaptured: AtomicU64,
 }
 
-static COUNTS: [[Counts; MOST]; STRIPES] = [const {
-    [const { Counts { executions: AtomicU64::new(0), uncaptured: AtomicU64::new(0) } }; MOST]
-}; STRIPES];
+static COUNTS: [[Counts; MOST]; STRIPES] =
+    [const { [const { Counts { executions: AtomicU64::new(0), uncaptured: AtomicU64::new(0) } }; MOST] };
+        STRIPES];
 
 /// Counts an execution by `thread` of the directive of which the compiler has made the call that returns to
 /// an address. `uncaptured`: its task got no context of its own. A program with more directives than there is

@@ -109,9 +109,7 @@ impl Entries {
     }
 
     fn make_wanted(&self) -> Result<(), LossCause> {
-        if !self.is_wanted.load(SeqCst)
-            || self.state.compare_exchange(HELD, BUSY, SeqCst, SeqCst).is_err()
-        {
+        if !self.is_wanted.load(SeqCst) || self.state.compare_exchange(HELD, BUSY, SeqCst, SeqCst).is_err() {
             return Ok(());
         }
         // SAFETY: the state is ours.

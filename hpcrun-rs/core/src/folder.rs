@@ -83,13 +83,8 @@ fn open_folder(at: i32, path: &CStr) -> Option<i32> {
 /// Makes a folder for a user, whom this process is about to become, and moves the files there that begin with
 /// these words. False if that is not possible; nothing is changed then. Not async-signal-safe.
 pub fn hand_over(directory: &OsStr, user: u32, own: &[String]) -> bool {
-    const NEEDED: [i64; 5] = [
-        libc::SYS_mkdirat,
-        libc::SYS_fchown,
-        libc::SYS_fchownat,
-        libc::SYS_renameat,
-        libc::SYS_getdents64,
-    ];
+    const NEEDED: [i64; 5] =
+        [libc::SYS_mkdirat, libc::SYS_fchown, libc::SYS_fchownat, libc::SYS_renameat, libc::SYS_getdents64];
     if NEEDED.into_iter().any(refuses) {
         return false;
     }
@@ -108,9 +103,7 @@ pub fn hand_over(directory: &OsStr, user: u32, own: &[String]) -> bool {
     let Some(folder) = made else { return false };
     let before = HELD.swap(folder, Relaxed);
     USER.store(user, Relaxed);
-    for name in
-        names(before).iter().filter(|n| own.iter().any(|o| n.to_bytes().starts_with(o.as_bytes())))
-    {
+    for name in names(before).iter().filter(|n| own.iter().any(|o| n.to_bytes().starts_with(o.as_bytes()))) {
         // SAFETY: both folders are open, and the name is NUL-terminated. A file that stays cannot grow, which
         // is counted then.
         unsafe {

@@ -54,15 +54,13 @@ pub fn cpu_quota() -> u32 {
         };
         let ends = group.match_indices('/').map(|(at, _)| at);
         for end in ends.chain((group.len() > 1).then_some(group.len())) {
-            let file = |name| {
-                system::read_text(&format!("{root}{}/{name}", group[..end].trim_end_matches('/')))
-            };
+            let file =
+                |name| system::read_text(&format!("{root}{}/{name}", group[..end].trim_end_matches('/')));
             let limit = match controllers {
                 "" => file("cpu.max"),
                 _ => format!("{} {}", file("cpu.cfs_quota_us").trim(), file("cpu.cfs_period_us")),
             };
-            let limit =
-                limit.split_once(' ').map(|(quota, period)| (number(quota), number(period)));
+            let limit = limit.split_once(' ').map(|(quota, period)| (number(quota), number(period)));
             if let Some((Some(quota), Some(period @ 1..))) = limit {
                 least = least.min((quota / period).max(1));
             }

@@ -11,9 +11,7 @@ use crate::lcct::{Identity, MetricSet, Tree, spare};
 use crate::system::{self, Text};
 use hpc_formats::loss::{LOSS_SLOTS, LossCause};
 use hpc_formats::process::SHORT_EXTENSION;
-use hpc_formats::profile::{
-    LOCK_WAIT, MPI_WAIT, Metric, OVERSUBSCRIPTION, STANDSTILL, wait_metric,
-};
+use hpc_formats::profile::{LOCK_WAIT, MPI_WAIT, Metric, OVERSUBSCRIPTION, STANDSTILL, wait_metric};
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
 use std::ptr;
@@ -75,12 +73,7 @@ pub fn current() -> Option<&'static Image> {
 }
 
 /// Makes a new image the current one.
-pub fn open(
-    config: Config,
-    kind: SourceKind,
-    host: Host,
-    arguments: Vec<String>,
-) -> &'static Image {
+pub fn open(config: Config, kind: SourceKind, host: Host, arguments: Vec<String>) -> &'static Image {
     let mut metrics = MetricSet::new(config.period_ns());
     let mut add = |is_measured: bool, metric: &Metric| {
         let position = is_measured.then(|| metrics.count() as usize);
@@ -200,8 +193,7 @@ pub fn threads() -> u32 {
 pub fn create_profile(identity: &Identity) -> Result<Tree, LossCause> {
     let s = current().ok_or(LossCause::NoThreadState)?;
     s.entries.make_file()?;
-    let identity =
-        Identity { pid: s.pid, image: s.id, period_ns: s.config.period_ns(), ..*identity };
+    let identity = Identity { pid: s.pid, image: s.id, period_ns: s.config.period_ns(), ..*identity };
     if let Some(mut tree) = spare::take() {
         if tree.begin_next(&identity, &s.metrics).is_ok() {
             return Ok(tree);

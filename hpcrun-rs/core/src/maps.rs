@@ -59,8 +59,7 @@ mod tests {
 
     #[test]
     fn lines_of_the_kernel_are_read() {
-        let line =
-            b"7f00-7fff r-xp 00001000 fd:02 12345                      /lib/a b.so (deleted)";
+        let line = b"7f00-7fff r-xp 00001000 fd:02 12345                      /lib/a b.so (deleted)";
         let expected = Mapping {
             start: 0x7f00,
             end: 0x7fff,

@@ -273,8 +273,7 @@ impl GrowingFile {
         let place = self.earlier.iter_mut().find(|earlier| earlier.is_none());
         let place = place.ok_or(LossCause::TreeFull)?;
         let sizes = [roomy, 2 * len, len];
-        let found =
-            sizes.into_iter().find_map(|size| Some((map(size, libc::MAP_SHARED, fd)?, size)));
+        let found = sizes.into_iter().find_map(|size| Some((map(size, libc::MAP_SHARED, fd)?, size)));
         let (base, size) = found.ok_or(LossCause::TreeFull)?;
         if self.mapped > 0 {
             *place = Some((self.base, self.mapped));

@@ -112,10 +112,7 @@ pub fn membarrier() {
 }
 
 /// Sets a limit of the process; returns the previous one. Errors are those of the operating system.
-pub fn limit(
-    what: libc::__rlimit_resource_t,
-    new: Option<libc::rlimit>,
-) -> Result<libc::rlimit, i32> {
+pub fn limit(what: libc::__rlimit_resource_t, new: Option<libc::rlimit>) -> Result<libc::rlimit, i32> {
     let mut old = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     let new = new.as_ref().map_or(ptr::null(), ptr::from_ref);
     let arguments = [0, what as usize, new as usize, &raw mut old as usize, 0];
@@ -165,9 +162,7 @@ pub fn within<T>(rounds: u32, mut attempt: impl FnMut() -> Option<T>) -> Option<
 pub fn clock(id: libc::clockid_t) -> u64 {
     let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // Real time needs no system call.
-    if !refuses(libc::SYS_clock_gettime)
-        || matches!(id, libc::CLOCK_MONOTONIC | libc::CLOCK_REALTIME)
-    {
+    if !refuses(libc::SYS_clock_gettime) || matches!(id, libc::CLOCK_MONOTONIC | libc::CLOCK_REALTIME) {
         // SAFETY: the kernel writes `t`, a local that outlives the call, or reports an invalid clock.
         unsafe { libc::clock_gettime(id, &mut t) };
     }
@@ -201,8 +196,7 @@ pub fn copy(address: u64, to: &mut [u8]) -> usize {
     let local = libc::iovec { iov_base: to.as_mut_ptr().cast(), iov_len: to.len() };
     // One part a page: a part is read as a whole or not at all.
     let first = (PAGE - address as usize % PAGE).min(to.len());
-    let part =
-        |from: u64, len: usize| libc::iovec { iov_base: from as *mut libc::c_void, iov_len: len };
+    let part = |from: u64, len: usize| libc::iovec { iov_base: from as *mut libc::c_void, iov_len: len };
     let remote = [part(address, first), part(address.wrapping_add(first as u64), to.len() - first)];
     // SAFETY: the kernel checks the remote range. It writes at most `to.len()` bytes into `to`, which we
     // borrow mutably.

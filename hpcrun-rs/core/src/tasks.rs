@@ -54,9 +54,7 @@ impl Context {
     pub fn words(self) -> [u64; 4] {
         match self {
             Context::Site { registers: [ip, sp, fp], tasks } => [ip, sp, fp, tasks as u64],
-            Context::Captured { thread, node } => {
-                [0, u64::from(thread) << 32 | u64::from(node), 0, 0]
-            }
+            Context::Captured { thread, node } => [0, u64::from(thread) << 32 | u64::from(node), 0, 0],
             Context::Unknown => [0; 4],
         }
     }
@@ -66,9 +64,7 @@ impl Context {
         match words {
             [0, 0, ..] => Context::Unknown,
             [0, kept, ..] => Context::Captured { thread: (kept >> 32) as u32, node: kept as u32 },
-            [ip, sp, fp, tasks] => {
-                Context::Site { registers: [ip, sp, fp], tasks: tasks as *const Task }
-            }
+            [ip, sp, fp, tasks] => Context::Site { registers: [ip, sp, fp], tasks: tasks as *const Task },
         }
     }
 }
@@ -248,10 +244,7 @@ impl Chain {
     }
 
     /// The innermost task, and those around it.
-    pub(crate) fn leave(
-        &self,
-        peek: impl FnMut(u64) -> Option<u64>,
-    ) -> Option<(&'static Task, Chain)> {
+    pub(crate) fn leave(&self, peek: impl FnMut(u64) -> Option<u64>) -> Option<(&'static Task, Chain)> {
         // SAFETY: as in `search`; the caller uses the record within its walk.
         let task = unsafe { self.task.as_ref() }?;
         Some((task, Chain::of(task.outer(), peek)))

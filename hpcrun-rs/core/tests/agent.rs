@@ -35,10 +35,7 @@ mod toy {
         "toy_end:",
     );
     unsafe extern "C" {
-        pub(super) fn toy_run(
-            argument: *mut super::c_void,
-            call: extern "C" fn(*mut super::c_void),
-        );
+        pub(super) fn toy_run(argument: *mut super::c_void, call: extern "C" fn(*mut super::c_void));
         static toy_end: u8;
     }
 

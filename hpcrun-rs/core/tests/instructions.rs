@@ -270,9 +270,7 @@ fn assert_seen_through(assembly: Assembly, call: fn(Assembly, *mut Walk), withou
 
 #[test]
 fn instruction_analysis_finds_the_caller() {
-    for assembly in
-        [asm_entry, asm_framed, asm_moved, asm_realigned, asm_jumps, asm_tail, asm_halves]
-    {
+    for assembly in [asm_entry, asm_framed, asm_moved, asm_realigned, asm_jumps, asm_tail, asm_halves] {
         assert_seen_through(assembly, call, 1);
     }
     assert_seen_through(asm_framed, call_directly, 1);

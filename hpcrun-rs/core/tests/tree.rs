@@ -4,8 +4,8 @@
 use hpc_formats::address::CodeAddress;
 use hpc_formats::loss::LossCause;
 use hpc_formats::profile::{
-    Aggregation, Association, Metric, Profile, Record, RecordKind, Representation, Unit,
-    default_metrics, meta, profiles, square_metrics,
+    Aggregation, Association, Metric, Profile, Record, RecordKind, Representation, Unit, default_metrics,
+    meta, profiles, square_metrics,
 };
 use hpcrun_core::lcct::{Identity, MetricSet, Tree, Words};
 use hpcrun_core::logical::{Note, PathRoot};
@@ -83,8 +83,7 @@ fn contents(bytes: &[u8]) -> BTreeMap<String, (u64, u64, f64)> {
     assert_eq!(profile.missing_records, 0);
     let mut all = BTreeMap::new();
     for i in 0..profile.len() {
-        if let Record::Metric { owner, group, values: [samples, work, idleness] } =
-            profile.record(i).unwrap()
+        if let Record::Metric { owner, group, values: [samples, work, idleness] } = profile.record(i).unwrap()
         {
             if group > 0 {
                 continue;
@@ -133,10 +132,7 @@ fn sample_paths() -> Vec<(PathRoot, Vec<Note>)> {
                 // M <-> 1 and its base case 1 <-> 1 share a node.
                 paths.push((
                     root,
-                    vec![
-                        note(Association::ManyToOne, 2, b, 0),
-                        note(Association::ManyToOne, 1, a, a),
-                    ],
+                    vec![note(Association::ManyToOne, 2, b, 0), note(Association::ManyToOne, 1, a, a)],
                 ));
                 paths.push((root, vec![note(Association::OneToZero, 1, b, 0), native(a)]));
             }
@@ -412,11 +408,8 @@ fn further_metrics_are_further_groups() {
             let record = profile.record(index).expect("readable");
             if let Record::Metric { owner, group, values } = record {
                 let first = group as usize * values.len();
-                let amounts: Vec<f64> = table[first..]
-                    .iter()
-                    .zip(values)
-                    .map(|(metric, word)| metric.amount(word))
-                    .collect();
+                let amounts: Vec<f64> =
+                    table[first..].iter().zip(values).map(|(metric, word)| metric.amount(word)).collect();
                 found.push((path_of(&profile, owner as usize), group, amounts));
             }
         }

@@ -238,8 +238,7 @@ struct Stacks {
 /// A wait on the lower stack, in which a signal handler runs on the higher one and waits, too.
 unsafe extern "C" fn wait_and_be_interrupted(stacks: *mut c_void) {
     // SAFETY: the test passes its stacks, which nobody else uses meanwhile.
-    let (thread, higher) =
-        unsafe { ((*stacks.cast::<Stacks>()).thread, (*stacks.cast::<Stacks>()).higher) };
+    let (thread, higher) = unsafe { ((*stacks.cast::<Stacks>()).thread, (*stacks.cast::<Stacks>()).higher) };
     thread.working().begin_wait();
     // SAFETY: the stack is the test's, and unused.
     unsafe { call_on_stack(stacks, wait_shortly, higher) };

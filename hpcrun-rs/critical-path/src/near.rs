@@ -57,8 +57,7 @@ impl NearPaths {
         let new = core::iter::once(branch).chain(later);
         let new: Vec<Near> = new.filter(|b| is_near(b.slack, b.time, fraction)).collect();
         let known = self.branches().iter().copied();
-        let mut all: Vec<Near> =
-            known.filter(|known| !new.iter().any(|new| new.is_same(known))).collect();
+        let mut all: Vec<Near> = known.filter(|known| !new.iter().any(|new| new.is_same(known))).collect();
         all.extend(new);
         all.sort_by(|a, b| b.time.cmp(&a.time).then(a.slack.cmp(&b.slack)));
         all.truncate(MOST);

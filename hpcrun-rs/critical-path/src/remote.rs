@@ -162,13 +162,7 @@ impl<C: Clock> Thread<'_, C> {
 
 /// What stands for an export of which nothing is known.
 fn unknown() -> Export<Site> {
-    Export {
-        length: u64::MAX,
-        last: remote((Site(0), 0)),
-        before: None,
-        contexts: None,
-        marks: Vec::new(),
-    }
+    Export { length: u64::MAX, last: remote((Site(0), 0)), before: None, contexts: None, marks: Vec::new() }
 }
 
 /// Puts a saving in; if there is no room, the least one gives way.
@@ -207,17 +201,10 @@ impl Tracker {
             }
         };
         // One that another thread has not kept yet is as one that is forgotten.
-        let all =
-            (first..next).map(|number| of(&number).map_or_else(unknown, &mut describe)).collect();
+        let all = (first..next).map(|number| of(&number).map_or_else(unknown, &mut describe)).collect();
         let parts = contexts.parts.into_iter();
         let parts = parts.map(|(before, times)| (before, times.iter().map(on_path).collect()));
-        Rank {
-            first,
-            exports: all,
-            segments: tree.segments,
-            contexts: parts.collect(),
-            ..Rank::default()
-        }
+        Rank { first, exports: all, segments: tree.segments, contexts: parts.collect(), ..Rank::default() }
     }
 
     /// What zeroing procedures saves at the longest of all ended strands, by their numbers in messages; and

@@ -42,9 +42,8 @@ impl Tracker {
                 let by_name = || a.name.to_string().cmp(&b.name.to_string());
                 by_gain.then(b.work.cmp(&a.work)).then_with(by_name)
             });
-            let lost = Lost::ALL
-                .into_iter()
-                .map(|cause| (cause.name().to_owned(), sums.get(LOST + cause as usize)));
+            let lost =
+                Lost::ALL.into_iter().map(|cause| (cause.name().to_owned(), sums.get(LOST + cause as usize)));
             let mut report = Report {
                 work: sums.get(WORK),
                 span,

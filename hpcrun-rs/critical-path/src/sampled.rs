@@ -94,12 +94,7 @@ pub(crate) struct ContextTree {
 
 impl Sampled {
     /// The path becomes longer, up to this length, by times of functions and of contexts, which are in order.
-    pub(crate) fn add(
-        &mut self,
-        functions: &[(Function, u64)],
-        contexts: Vec<(Context, u64)>,
-        length: u64,
-    ) {
+    pub(crate) fn add(&mut self, functions: &[(Function, u64)], contexts: Vec<(Context, u64)>, length: u64) {
         let times = functions.iter().map(|(function, time)| (function.0, Times::of(*time)));
         self.append_savings(times, length);
         self.append_contexts(contexts);

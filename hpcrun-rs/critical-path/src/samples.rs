@@ -85,12 +85,7 @@ impl Default for Samples {
             }
             Box::from_raw(sides)
         };
-        Samples {
-            side: AtomicUsize::new(0),
-            sides,
-            missed: AtomicU64::new(0),
-            waited: AtomicU64::new(0),
-        }
+        Samples { side: AtomicUsize::new(0), sides, missed: AtomicU64::new(0), waited: AtomicU64::new(0) }
     }
 }
 
@@ -132,8 +127,7 @@ impl Samples {
         let side = &self.sides[side];
         let len = side.len.swap(0, Ordering::Relaxed);
         let taken = (0..len).map(|at| {
-            side.table[side.places[at].load(Ordering::Relaxed) as usize]
-                .store(0, Ordering::Relaxed);
+            side.table[side.places[at].load(Ordering::Relaxed) as usize].store(0, Ordering::Relaxed);
             let context = side.contexts[at].load(Ordering::Relaxed);
             (context, side.times[at].load(Ordering::Relaxed))
         });

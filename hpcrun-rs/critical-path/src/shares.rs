@@ -93,12 +93,7 @@ impl Shares {
 
     /// Divides the activity since the last time, which ends at an event. `ended`: what threads that have
     /// ended knew.
-    pub(crate) fn divide(
-        &mut self,
-        event: Site,
-        sampler: &mut dyn Sampler,
-        ended: &Mutex<Known>,
-    ) -> Times {
+    pub(crate) fn divide(&mut self, event: Site, sampler: &mut dyn Sampler, ended: &Mutex<Known>) -> Times {
         self.random = xorshift(self.random);
         // Where events are that close, gains are too small anyway, and dividing would cost too much.
         let is_short = self.last < self.most / 8;

@@ -129,8 +129,7 @@ impl Strand {
     pub unsafe fn from_raw(number: usize) -> Option<Strand> {
         let number = number & !SERIAL;
         // SAFETY: a box's address, which is even and which this owns from here on (this function's contract).
-        (number != 0)
-            .then(|| unsafe { Strand(Box::from_raw(ptr::with_exposed_provenance_mut(number))) })
+        (number != 0).then(|| unsafe { Strand(Box::from_raw(ptr::with_exposed_provenance_mut(number))) })
     }
 
     /// Whether the strand is in a grain.
@@ -249,12 +248,7 @@ impl Strand {
 
     /// The strand had to wait for `other`: the longer of the two goes on.
     #[inline]
-    pub(crate) fn merge(
-        &mut self,
-        memory: &mut Memory<'_>,
-        mut other: Strand,
-        transition: &Transition,
-    ) {
+    pub(crate) fn merge(&mut self, memory: &mut Memory<'_>, mut other: Strand, transition: &Transition) {
         other.0.burdened += transition.cost;
         // The common length, if they come from a fork.
         let since = other.0.of.since.or(self.parted(&other));

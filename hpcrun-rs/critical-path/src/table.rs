@@ -40,10 +40,7 @@ pub trait Host {
 
     /// Calls `change` with the calling thread's state, which `first` makes at the thread's first event.
     /// `None`: the thread ends, or the call comes from within another one.
-    fn enter<R>(
-        first: impl FnOnce() -> Tracked,
-        change: impl FnOnce(&mut Tracked) -> R,
-    ) -> Option<R>;
+    fn enter<R>(first: impl FnOnce() -> Tracked, change: impl FnOnce(&mut Tracked) -> R) -> Option<R>;
 }
 
 /// The host's functions.
@@ -78,11 +75,7 @@ pub fn table<H: Host>() -> PathTable {
 /// Calls `change` with the calling thread's state, in the tracker's session. A thread whose first event this
 /// is has been active until now, or `idle`; its path begins at `begin`. `None`: as [`Host::enter`].
 #[inline]
-pub fn with<H: Host, R>(
-    idle: bool,
-    begin: Site,
-    change: impl FnOnce(&mut Tracked) -> R,
-) -> Option<R> {
+pub fn with<H: Host, R>(idle: bool, begin: Site, change: impl FnOnce(&mut Tracked) -> R) -> Option<R> {
     let change = |thread: &mut Tracked| {
         thread.restart(begin);
         change(thread)

@@ -158,12 +158,7 @@ impl<'t, C: Clock> Thread<'t, C> {
     /// last event, in the context that `capture` returns. Where `at` is a `runtime`'s own, a long segment's
     /// last context says more.
     #[inline]
-    pub fn event(
-        &mut self,
-        at: Site,
-        runtime: bool,
-        capture: impl FnOnce() -> Option<Site>,
-    ) -> Event {
+    pub fn event(&mut self, at: Site, runtime: bool, capture: impl FnOnce() -> Option<Site>) -> Event {
         let now = self.clock.now();
         self.advance(now);
         let place = self.site(at, runtime, capture);
@@ -728,11 +723,8 @@ impl<'t, C: Clock> Thread<'t, C> {
 impl<C> Thread<'_, C> {
     #[inline]
     fn with_memory<R>(&mut self, change: impl FnOnce(&mut Memory<'_>, &mut Strand) -> R) -> R {
-        let mut memory = Memory {
-            arena: &self.tracker.arena,
-            settings: &self.tracker.settings,
-            spare: &mut self.spare,
-        };
+        let mut memory =
+            Memory { arena: &self.tracker.arena, settings: &self.tracker.settings, spare: &mut self.spare };
         change(&mut memory, &mut self.strand)
     }
 }

@@ -366,12 +366,7 @@ impl Tracker {
 
     /// What a thread has done in a session, and at last from one length to another, becomes a part of the
     /// program's levels.
-    pub(crate) fn add_levels(
-        &self,
-        session: u32,
-        recent: &mut levels::Recent,
-        (from, to): (u64, u64),
-    ) {
+    pub(crate) fn add_levels(&self, session: u32, recent: &mut levels::Recent, (from, to): (u64, u64)) {
         let mut levels = lock(&self.levels);
         if session == self.session() {
             recent.move_to(&mut levels);

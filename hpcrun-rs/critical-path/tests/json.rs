@@ -43,11 +43,7 @@ fn another_reader_understands_it() {
     let mut report = tracker.report();
     report.wall = 1_500_000_000;
     report.levels = [(1, 4, 4), (2, 3, 6)]
-        .map(|(cores, time, work)| Level {
-            cores,
-            time: time * 1_000_000_000,
-            work: work * 1_000_000_000,
-        })
+        .map(|(cores, time, work)| Level { cores, time: time * 1_000_000_000, work: work * 1_000_000_000 })
         .into();
     report.quality.lost_edges = vec![("untracked".to_owned(), 2)];
     let text = to_json(&report, place);
@@ -80,11 +76,7 @@ fn another_reader_understands_it() {
         ("levels", json!([level(1, 4.0, 4.0), level(2, 3.0, 6.0)])),
         (
             "segments",
-            json!([
-                segment("start", 2.0, 1, 2),
-                segment("spawn", 4.0, 3, 4),
-                segment("join", 1.0, 5, 6)
-            ]),
+            json!([segment("start", 2.0, 1, 2), segment("spawn", 4.0, 3, 4), segment("join", 1.0, 5, 6)]),
         ),
         ("procedures", json!([procedure])),
         (

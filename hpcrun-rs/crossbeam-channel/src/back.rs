@@ -64,13 +64,8 @@ struct State {
 
 impl Room {
     pub(crate) fn new(capacity: usize) -> Self {
-        let state = State {
-            untouched: capacity,
-            made: VecDeque::new(),
-            receiver: 0,
-            last: None,
-            received: 0,
-        };
+        let state =
+            State { untouched: capacity, made: VecDeque::new(), receiver: 0, last: None, received: 0 };
         Room { capacity, state: Mutex::new(state) }
     }
 

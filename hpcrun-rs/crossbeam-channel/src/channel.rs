@@ -6,9 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hpcrun_api::{Edge, Strand, is_active};
-use published::{
-    RecvError, RecvTimeoutError, SendError, SendTimeoutError, TryRecvError, TrySendError,
-};
+use published::{RecvError, RecvTimeoutError, SendError, SendTimeoutError, TryRecvError, TrySendError};
 
 use crate::back::{Room, merge_reply};
 use crate::envelope::{Envelope, Unwrapped};

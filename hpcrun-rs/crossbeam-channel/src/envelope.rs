@@ -49,9 +49,7 @@ impl<T> Unwrapped for SendTimeoutError<Envelope<T>> {
     fn unwrapped(self) -> SendTimeoutError<T> {
         match self {
             SendTimeoutError::Timeout(envelope) => SendTimeoutError::Timeout(envelope.value),
-            SendTimeoutError::Disconnected(envelope) => {
-                SendTimeoutError::Disconnected(envelope.value)
-            }
+            SendTimeoutError::Disconnected(envelope) => SendTimeoutError::Disconnected(envelope.value),
         }
     }
 }

@@ -28,12 +28,10 @@ mod envelope;
 mod macros;
 mod select;
 
-pub use channel::{
-    IntoIter, Iter, Receiver, Sender, TryIter, after, at, bounded, never, tick, unbounded,
-};
+pub use channel::{IntoIter, Iter, Receiver, Sender, TryIter, after, at, bounded, never, tick, unbounded};
 pub use published::{
-    ReadyTimeoutError, RecvError, RecvTimeoutError, SelectTimeoutError, SendError,
-    SendTimeoutError, TryReadyError, TryRecvError, TrySelectError, TrySendError,
+    ReadyTimeoutError, RecvError, RecvTimeoutError, SelectTimeoutError, SendError, SendTimeoutError,
+    TryReadyError, TryRecvError, TrySelectError, TrySendError,
 };
 pub use select::{Select, SelectedOperation};
 

@@ -5,9 +5,7 @@ use core::fmt;
 use std::time::{Duration, Instant};
 
 use hpcrun_api::is_active;
-use published::{
-    ReadyTimeoutError, RecvError, SelectTimeoutError, SendError, TryReadyError, TrySelectError,
-};
+use published::{ReadyTimeoutError, RecvError, SelectTimeoutError, SendError, TryReadyError, TrySelectError};
 
 use crate::channel::{Inner, Receiver, Sender, either, opened};
 use crate::envelope::{Envelope, Unwrapped};
@@ -57,10 +55,7 @@ impl<'a> Select<'a> {
     }
 
     /// As the published crate's `select_timeout`.
-    pub fn select_timeout(
-        &mut self,
-        timeout: Duration,
-    ) -> Result<SelectedOperation<'a>, SelectTimeoutError> {
+    pub fn select_timeout(&mut self, timeout: Duration) -> Result<SelectedOperation<'a>, SelectTimeoutError> {
         self.ready_or(|inner| inner.select_timeout(timeout))
     }
 

@@ -5,8 +5,7 @@
 mod support;
 
 use crossbeam_channel::{
-    Receiver, Select, Sender, TrySendError, after, bounded, never, select, select_biased, tick,
-    unbounded,
+    Receiver, Select, Sender, TrySendError, after, bounded, never, select, select_biased, tick, unbounded,
 };
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{self, scope};

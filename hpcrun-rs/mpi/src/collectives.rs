@@ -180,8 +180,7 @@ const RECEIVED: usize = 5;
 
 /// How many processes the calling one receives from in an operation of neighbours.
 fn sources(comm: usize, rank: c_int) -> usize {
-    let (mut kind, mut count, mut others, mut weighted): (c_int, c_int, c_int, c_int) =
-        (0, 0, 0, 0);
+    let (mut kind, mut count, mut others, mut weighted): (c_int, c_int, c_int, c_int) = (0, 0, 0, 0);
     pmpi!(Topo_test(comm, at(&mut kind)));
     let [grid, graph] = library().topologies;
     if kind == grid {
@@ -227,17 +226,11 @@ impl Companion {
     }
 
     /// Starts it.
-    pub(crate) fn begin(
-        plan: Plan,
-        is_blocking: bool,
-        observed: &Observed,
-        job: &Job,
-    ) -> Box<Companion> {
+    pub(crate) fn begin(plan: Plan, is_blocking: bool, observed: &Observed, job: &Job) -> Box<Companion> {
         let strand = *observed.strand();
         let nobody = RemoteStrand { rank: NOBODY, ..RemoteStrand::UNTRACKED };
         let each = vec![nobody; plan.sources];
-        let mut companion =
-            Box::new(Companion { plan, sent: strand, received: strand, each, request: 0 });
+        let mut companion = Box::new(Companion { plan, sent: strand, received: strand, each, request: 0 });
         let c = &mut *companion;
         // They stay where they are until the operation is complete.
         let (from, to, request) = (at(&mut c.sent), at(&mut c.received), at(&mut c.request));

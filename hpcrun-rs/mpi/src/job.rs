@@ -316,15 +316,7 @@ impl World {
             let mut is_there: c_int = 0;
             pmpi!(Iprobe(source, TAG, own, at(&mut is_there), status));
             if is_there != 0 {
-                pmpi!(Recv(
-                    at(&mut *self.late),
-                    size_of::<Arrived>(),
-                    byte,
-                    source,
-                    TAG,
-                    own,
-                    status
-                ));
+                pmpi!(Recv(at(&mut *self.late), size_of::<Arrived>(), byte, source, TAG, own, status));
                 return true;
             }
             if begin.elapsed() >= patience {

@@ -263,9 +263,7 @@ impl Library {
         match self.is_open_mpi {
             // SAFETY: MPI's function, of a number to a pointer.
             true => unsafe {
-                std::mem::transmute::<usize, unsafe extern "C" fn(c_int) -> usize>(real.address())(
-                    number,
-                )
+                std::mem::transmute::<usize, unsafe extern "C" fn(c_int) -> usize>(real.address())(number)
             },
             false => number as u32 as usize,
         }

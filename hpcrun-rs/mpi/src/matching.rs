@@ -184,11 +184,7 @@ impl Matching {
     }
 
     /// The strand of a message that was found, and will be received later. Then it counts if it is unknown.
-    pub(crate) fn peek(
-        &mut self,
-        message: Message,
-        world: &mut impl Strands,
-    ) -> Option<&RemoteStrand> {
+    pub(crate) fn peek(&mut self, message: Message, world: &mut impl Strands) -> Option<&RemoteStrand> {
         let place = self.place(None, &message, world).ok()??;
         Some(&self.arrived[message.source as usize].get(place)?.strand)
     }

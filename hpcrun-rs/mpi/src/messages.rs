@@ -71,21 +71,14 @@ impl End {
             true => None,
             false => Some(comm.rank(self.rank)?),
         };
-        let wanted = Wanted {
-            comm: self.id(comm),
-            source,
-            tag: Some(self.tag).filter(|tag| *tag != ANY_TAG),
-        };
+        let wanted =
+            Wanted { comm: self.id(comm), source, tag: Some(self.tag).filter(|tag| *tag != ANY_TAG) };
         Some(state.matching.post(wanted))
     }
 
     /// The message of a receive that is complete. `Err`: it is not known which. `None`: it is from nobody.
     #[inline]
-    fn message(
-        self,
-        (source, tag): (c_int, c_int),
-        state: &mut State,
-    ) -> Result<Option<Message>, ()> {
+    fn message(self, (source, tag): (c_int, c_int), state: &mut State) -> Result<Option<Message>, ()> {
         if source == state.world.library.proc_null {
             return Ok(None);
         }
@@ -106,13 +99,7 @@ impl End {
 
     /// A receive has got a message of a source and tag: merges what came with it.
     #[inline]
-    pub(crate) fn receive(
-        self,
-        number: Option<u64>,
-        of: (c_int, c_int),
-        observed: &Observed,
-        job: &Job,
-    ) {
+    pub(crate) fn receive(self, number: Option<u64>, of: (c_int, c_int), observed: &Observed, job: &Job) {
         let mut state = job.state();
         match self.message(of, &mut state) {
             Ok(Some(message)) => state.take(number, message, observed),

@@ -46,9 +46,7 @@ impl Request {
 /// Request and communicator of the posted receive of this number.
 pub(crate) fn receive(requests: &Requests, number: u64) -> Option<(usize, usize)> {
     requests.iter().find_map(|(handle, request)| match request {
-        Request::Receive { from, number: Some(of), .. } if *of == number => {
-            Some((*handle, from.comm))
-        }
+        Request::Receive { from, number: Some(of), .. } if *of == number => Some((*handle, from.comm)),
         _ => None,
     })
 }
@@ -212,17 +210,14 @@ fn start_one(handle: usize, observed: &Observed, job: &Job) {
             drop(state);
             let companion = Companion::begin(plan, false, observed, job);
             let mut state = job.state();
-            if let Some(Request::PersistentCollective(_, running)) =
-                state.world.requests.get_mut(&handle)
-            {
+            if let Some(Request::PersistentCollective(_, running)) = state.world.requests.get_mut(&handle) {
                 *running = Some(companion);
             }
         }
         Some(Request::Receive { from, .. }) => {
             let from = *from;
             let posted = from.post(&mut state);
-            if let Some(Request::Receive { number, is_cancelled, .. }) =
-                state.world.requests.get_mut(&handle)
+            if let Some(Request::Receive { number, is_cancelled, .. }) = state.world.requests.get_mut(&handle)
             {
                 (*number, *is_cancelled) = (posted, false);
             }

@@ -141,8 +141,7 @@ impl Ring {
     #[inline(never)]
     fn put(&mut self, changed: u64, savings: &[Saving]) {
         for (place, at) in ones(changed).enumerate() {
-            let put =
-                |word, value| self.data(HEAD + 2 * place + word).store(value, Ordering::Relaxed);
+            let put = |word, value| self.data(HEAD + 2 * place + word).store(value, Ordering::Relaxed);
             put(0, savings[at].procedure);
             put(1, savings[at].time);
         }
@@ -236,8 +235,7 @@ mod tests {
         };
         let count = strand.count as usize;
         for (at, saving) in strand.savings[..count].iter_mut().enumerate() {
-            *saving =
-                Saving { procedure: (1 << 60) | (content / 100), time: content / (at as u64 + 1) };
+            *saving = Saving { procedure: (1 << 60) | (content / 100), time: content / (at as u64 + 1) };
         }
         Arrived { comm: number, tag: -(number as i32), strand }
     }

@@ -17,8 +17,7 @@ pub(crate) fn run(call: &Call<'_>) -> c_int {
     if call.fortran || rank != call.arguments[4].get() as c_int {
         return unknown(call);
     }
-    let pointer =
-        |place: usize| ptr::with_exposed_provenance::<c_char>(call.arguments[place].get());
+    let pointer = |place: usize| ptr::with_exposed_provenance::<c_char>(call.arguments[place].get());
     let list = pointer(1).cast::<*const c_char>();
     // SAFETY: the root's command, and null or its list of arguments, which ends with a null pointer.
     let (command, own) = unsafe {
@@ -51,6 +50,5 @@ fn settings(command: &CStr) -> Option<Vec<CString>> {
     }
     let is_ours = |name: &OsStr| name == "LD_PRELOAD" || name.as_bytes().starts_with(b"HPCRUN_RS_");
     let ours = std::env::vars_os().filter(|(name, _)| is_ours(name));
-    ours.map(|(name, value)| CString::new([name.as_bytes(), b"=", value.as_bytes()].concat()).ok())
-        .collect()
+    ours.map(|(name, value)| CString::new([name.as_bytes(), b"=", value.as_bytes()].concat()).ok()).collect()
 }

@@ -182,8 +182,7 @@ impl Module {
     /// Whether a symbol is an old version of its name.
     fn is_hidden(&self, index: usize) -> bool {
         // SAFETY: the table has an entry for each symbol.
-        self.versions != 0
-            && unsafe { (self.versions as *const u16).add(index).read() } & HIDDEN != 0
+        self.versions != 0 && unsafe { (self.versions as *const u16).add(index).read() } & HIDDEN != 0
     }
 
     /// The address of a function that the module defines, in the default version.

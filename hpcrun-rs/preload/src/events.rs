@@ -138,12 +138,7 @@ pub(crate) fn acquired(place: Place, lock: usize, shared: bool, result: c_int) -
 }
 
 /// Runs `wait`, a wait for a lock.
-pub(crate) fn wait_for_lock(
-    place: Place,
-    lock: usize,
-    shared: bool,
-    wait: impl FnOnce() -> c_int,
-) -> c_int {
+pub(crate) fn wait_for_lock(place: Place, lock: usize, shared: bool, wait: impl FnOnce() -> c_int) -> c_int {
     wait_for(
         place,
         |_, _| (),
@@ -204,9 +199,9 @@ fn charge(nanoseconds: u64) {
     if nanoseconds > 0 {
         keeping_errno(|| {
             let thread = own_thread();
-            if !thread.is_some_and(|t| {
-                t.charge_metric(Registers::here(), |image| image.lock_wait, nanoseconds)
-            }) {
+            if !thread
+                .is_some_and(|t| t.charge_metric(Registers::here(), |image| image.lock_wait, nanoseconds))
+            {
                 locks::lose(nanoseconds);
             }
         });
@@ -285,11 +280,7 @@ fn lock_of_futex(futex: usize, wait: FutexWait) -> Option<FutexLock> {
 }
 
 /// Runs `call`, a wait on a futex that ends with 0 if somebody has woken the thread.
-pub(crate) fn wait_on_futex(
-    futex: usize,
-    wait: FutexWait,
-    call: impl FnOnce() -> c_long,
-) -> c_long {
+pub(crate) fn wait_on_futex(futex: usize, wait: FutexWait, call: impl FnOnce() -> c_long) -> c_long {
     let lock = lock_of_futex(futex, wait);
     let call = || match lock {
         Some(lock) => blamed(|| lock.begin(), || waiting(call), |result| lock.outcome(result == 0)),

@@ -14,11 +14,7 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 ///
 /// # Safety
 /// `environment` must be valid for the exec function.
-unsafe fn exec(
-    program: Program<'_>,
-    environment: Strings,
-    exec: impl FnOnce(Strings) -> c_int,
-) -> c_int {
+unsafe fn exec(program: Program<'_>, environment: Strings, exec: impl FnOnce(Strings) -> c_int) -> c_int {
     if program.is_missing() {
         return exec(environment);
     }
@@ -83,11 +79,7 @@ unsafe fn by_name(file: Text, argv: Strings, environment: Strings) -> c_int {
 ///
 /// # Safety
 /// `environment` must be valid for the call, which gets it, or another.
-unsafe fn spawn(
-    program: Program<'_>,
-    environment: Strings,
-    call: impl FnOnce(Strings) -> c_int,
-) -> c_int {
+unsafe fn spawn(program: Program<'_>, environment: Strings, call: impl FnOnce(Strings) -> c_int) -> c_int {
     // SAFETY: the caller's promise.
     let environment = with_room(|| unsafe { Environment::of(program, environment) });
     with_own_mask(|| call(environment.as_ptr()))

@@ -249,8 +249,7 @@ pub unsafe extern "C" fn pthread_once(
     routine: unsafe extern "C" fn(),
     caller: Caller,
 ) -> c_int {
-    type Function =
-        unsafe extern "C" fn(*mut libc::pthread_once_t, unsafe extern "C" fn()) -> c_int;
+    type Function = unsafe extern "C" fn(*mut libc::pthread_once_t, unsafe extern "C" fn()) -> c_int;
     static REAL: Real = Real::new(c"pthread_once");
     let place = events::place(&caller);
     let control_address = control as usize;

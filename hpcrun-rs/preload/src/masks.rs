@@ -120,10 +120,7 @@ fn pause_for(signal: c_int) -> c_int {
 ///
 /// # Safety
 /// `mask` must be null or valid.
-unsafe fn wait_with(
-    mask: *const libc::sigset_t,
-    wait: impl Fn(*const libc::sigset_t) -> c_int,
-) -> c_int {
+unsafe fn wait_with(mask: *const libc::sigset_t, wait: impl Fn(*const libc::sigset_t) -> c_int) -> c_int {
     waiting(|| {
         // SAFETY: the caller's promise.
         let copy = unsafe { to_kernel(mask) };
@@ -143,9 +140,7 @@ unsafe fn wait_with(
 /// As for libc's function.
 unsafe fn suspend(mask: *const libc::sigset_t) -> c_int {
     // SAFETY: libc's own function.
-    unsafe {
-        wait_with(mask, |mask| real!(c"sigsuspend": fn(*const libc::sigset_t) -> c_int)(mask))
-    }
+    unsafe { wait_with(mask, |mask| real!(c"sigsuspend": fn(*const libc::sigset_t) -> c_int)(mask)) }
 }
 
 type Time = *const libc::timespec;
@@ -196,11 +191,7 @@ fn is_held() -> bool {
 ///
 /// # Safety
 /// As for libc's function.
-unsafe fn wait_in_time(
-    set: *const libc::sigset_t,
-    info: *mut libc::siginfo_t,
-    time: Time,
-) -> c_int {
+unsafe fn wait_in_time(set: *const libc::sigset_t, info: *mut libc::siginfo_t, time: Time) -> c_int {
     // SAFETY: libc's own function; the set is the caller's or our copy of it, which outlives the call.
     unsafe {
         let real = real!(c"sigtimedwait": fn(

@@ -65,11 +65,7 @@ impl Event {
 ///
 /// # Safety
 /// `event` must be null or valid.
-unsafe fn with_event(
-    event: *const Event,
-    is_once: bool,
-    call: impl FnOnce(*const Event) -> c_int,
-) -> c_int {
+unsafe fn with_event(event: *const Event, is_once: bool, call: impl FnOnce(*const Event) -> c_int) -> c_int {
     // SAFETY: the caller's promise.
     let ours = unsafe { Event::ours(event, ptr::null_mut(), is_once) };
     call(ours.as_ref().map_or(event, ptr::from_ref))

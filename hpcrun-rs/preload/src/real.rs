@@ -23,12 +23,7 @@ impl Real {
 
     /// A specific version of `name`, for functions with an older version that `dlsym` may prefer.
     pub(crate) const fn versioned(name: &'static CStr, version: &'static CStr) -> Real {
-        Real {
-            address: AtomicUsize::new(0),
-            direct: AtomicUsize::new(0),
-            name,
-            version: Some(version),
-        }
+        Real { address: AtomicUsize::new(0), direct: AtomicUsize::new(0), name, version: Some(version) }
     }
 
     /// The function's address, if nobody measures what the function does and its hook has nothing to report.
@@ -64,11 +59,7 @@ impl Real {
             let versioned = self.version.map_or(std::ptr::null_mut(), |v| {
                 libc::dlvsym(libc::RTLD_NEXT, self.name.as_ptr(), v.as_ptr())
             });
-            if versioned.is_null() {
-                libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr())
-            } else {
-                versioned
-            }
+            if versioned.is_null() { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) } else { versioned }
         } as usize;
         if address == 0 {
             let text = b"hpcrun-rs: libc lacks a function that the program calls\n";
@@ -112,10 +103,7 @@ macro_rules! real_of {
         $crate::real::Real::new($symbol)
     };
     ($name:ident at $version:literal) => {
-        $crate::real::Real::versioned(
-            $crate::real::terminated(concat!(stringify!($name), "\0")),
-            $version,
-        )
+        $crate::real::Real::versioned($crate::real::terminated(concat!(stringify!($name), "\0")), $version)
     };
 }
 pub(crate) use real_of;

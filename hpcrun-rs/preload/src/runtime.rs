@@ -5,8 +5,7 @@ use critical_path::table::{self, Host, Tracked};
 use critical_path::{Site, Tracker};
 use hpc_formats::process::DirectiveKind;
 use hpcrun_abi::{
-    ABI_VERSION, PATH_START, PATH_STOP, PathTable, ProfilerTable, RuntimeTable, TaskHeader,
-    TaskRecord,
+    ABI_VERSION, PATH_START, PATH_STOP, PathTable, ProfilerTable, RuntimeTable, TaskHeader, TaskRecord,
 };
 use hpcrun_core::activity::{self, MAX_RUNTIMES, Refusal};
 use hpcrun_core::tasks::{Boundary, Context, Task};
@@ -68,10 +67,7 @@ impl Host for Process {
         threads::current()?.context(task)
     }
 
-    fn enter<R>(
-        first: impl FnOnce() -> Tracked,
-        change: impl FnOnce(&mut Tracked) -> R,
-    ) -> Option<R> {
+    fn enter<R>(first: impl FnOnce() -> Tracked, change: impl FnOnce(&mut Tracked) -> R) -> Option<R> {
         let thread = threads::current()?;
         events::keeping_errno(|| {
             thread.path().with_first(

@@ -55,11 +55,7 @@ unsafe fn enter(mode: c_ulong, filter: *const Filter) -> Option<Refused> {
 ///
 /// # Safety
 /// `filter` must be null or a filter, for its mode.
-pub(crate) unsafe fn entering(
-    mode: c_long,
-    filter: c_long,
-    call: impl FnOnce() -> c_long,
-) -> c_long {
+pub(crate) unsafe fn entering(mode: c_long, filter: c_long, call: impl FnOnce() -> c_long) -> c_long {
     // SAFETY: the caller's promise.
     let before = unsafe { enter(mode as c_ulong, filter as *const Filter) };
     let result = call();

@@ -60,9 +60,8 @@ pub(crate) fn arguments() -> Vec<String> {
 
 fn begin(config: Config, arguments: Vec<String>) -> Result<(), String> {
     // SAFETY: libc's signature.
-    let sigaction = unsafe {
-        real!(c"sigaction": fn(i32, *const libc::sigaction, *mut libc::sigaction) -> i32)
-    };
+    let sigaction =
+        unsafe { real!(c"sigaction": fn(i32, *const libc::sigaction, *mut libc::sigaction) -> i32) };
     thread_life::prepare();
     session::start(config, arguments, sigaction)?;
     // SAFETY: the environment is the kernel's, before the code of the program and its libraries.
@@ -121,10 +120,7 @@ unsafe extern "C" {
         argument: *mut c_void,
         module: *mut c_void,
     ) -> c_int;
-    fn __cxa_at_quick_exit(
-        function: unsafe extern "C" fn(*mut c_void),
-        module: *mut c_void,
-    ) -> c_int;
+    fn __cxa_at_quick_exit(function: unsafe extern "C" fn(*mut c_void), module: *mut c_void) -> c_int;
 }
 
 /// Ends the measurement.

@@ -125,8 +125,7 @@ static LIBRARY: AtomicU16 = AtomicU16::new(0);
 /// Tasks of unknown groups have contexts of their own.
 static HAS_ENQUEUED: AtomicBool = AtomicBool::new(false);
 /// The captured contexts of tasks that have not begun, by the tasks' addresses.
-static SPAWNED: [Mutex<BTreeMap<usize, [u64; 4]>>; 64] =
-    [const { Mutex::new(BTreeMap::new()) }; 64];
+static SPAWNED: [Mutex<BTreeMap<usize, [u64; 4]>>; 64] = [const { Mutex::new(BTreeMap::new()) }; 64];
 
 fn spawned(task: usize) -> &'static Mutex<BTreeMap<usize, [u64; 4]>> {
     &SPAWNED[task / 64 % SPAWNED.len()]
@@ -403,13 +402,7 @@ unsafe extern "C" fn end_call() {
 }
 
 /// The personality routine of `hpcrun_tbb_call`, of which only the innermost call can be left.
-unsafe extern "C" fn unwind_call(
-    _: c_int,
-    actions: c_int,
-    _: u64,
-    _: *mut c_void,
-    _: *mut c_void,
-) -> c_int {
+unsafe extern "C" fn unwind_call(_: c_int, actions: c_int, _: u64, _: *mut c_void, _: *mut c_void) -> c_int {
     const CLEANUP: c_int = 2;
     const GO_ON: c_int = 8;
     if actions & CLEANUP != 0 {

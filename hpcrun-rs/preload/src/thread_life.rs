@@ -146,11 +146,7 @@ unsafe extern "C" fn leave(value: *mut c_void) {
 }
 
 impl Start {
-    pub(crate) fn new(
-        routine: StartRoutine,
-        argument: *mut c_void,
-        creation: (u32, u32),
-    ) -> *mut Start {
+    pub(crate) fn new(routine: StartRoutine, argument: *mut c_void, creation: (u32, u32)) -> *mut Start {
         Box::into_raw(Box::new(Start {
             routine,
             argument,
@@ -158,8 +154,7 @@ impl Start {
             state: threads::acquire(),
             strand: None,
             is_of_call: threads::current().is_some_and(|t| t.is_in_call()),
-            is_paused: threads::current()
-                .is_some_and(|t| t.working().is_paused() && !t.is_in_call())
+            is_paused: threads::current().is_some_and(|t| t.working().is_paused() && !t.is_in_call())
                 || tbb::owns(routine as usize as u64),
             stack: None,
         }))

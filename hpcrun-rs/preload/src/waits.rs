@@ -111,11 +111,7 @@ const FUTEX_COMMANDS: c_long = !(libc::FUTEX_PRIVATE_FLAG | libc::FUTEX_CLOCK_RE
 ///
 /// # Safety
 /// As for the system call, with these as its first arguments.
-unsafe fn system_call(
-    number: c_long,
-    [a, b, c, d]: [c_long; 4],
-    call: impl FnOnce() -> c_long,
-) -> c_long {
+unsafe fn system_call(number: c_long, [a, b, c, d]: [c_long; 4], call: impl FnOnce() -> c_long) -> c_long {
     match number {
         libc::SYS_futex
             if matches!(
@@ -137,9 +133,7 @@ unsafe fn system_call(
         // SAFETY: the program's own filter.
         libc::SYS_seccomp => unsafe { sandbox::entering(a, c, call) },
         // SAFETY: as above.
-        libc::SYS_prctl if a as c_int == libc::PR_SET_SECCOMP => unsafe {
-            sandbox::entering(b - 1, c, call)
-        },
+        libc::SYS_prctl if a as c_int == libc::PR_SET_SECCOMP => unsafe { sandbox::entering(b - 1, c, call) },
         libc::SYS_landlock_restrict_self => sandbox::leaving_files(call),
         // SAFETY: as for the system call; the arguments are the caller's.
         libc::SYS_rt_sigaction if actions::is_ours(a as c_int) => unsafe {
@@ -161,13 +155,9 @@ unsafe fn system_call(
         },
         // The child of a fork has memory of its own; one with another stack returns elsewhere.
         libc::SYS_fork => fork::by_system_call(call),
-        libc::SYS_clone if a & c_long::from(libc::CLONE_VM) == 0 && b == 0 => {
-            fork::by_system_call(call)
-        }
+        libc::SYS_clone if a & c_long::from(libc::CLONE_VM) == 0 && b == 0 => fork::by_system_call(call),
         // SAFETY: as for libc's function; the arguments are the caller's.
-        libc::SYS_execve => unsafe {
-            exec::by_path(a as *const _, b as *const _, c as *const _).into()
-        },
+        libc::SYS_execve => unsafe { exec::by_path(a as *const _, b as *const _, c as *const _).into() },
         libc::SYS_chroot | libc::SYS_pivot_root | libc::SYS_unshare | libc::SYS_setns => {
             privileges::moving(call)
         }

@@ -6,11 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread::{ScopedJoinHandle, scope};
 
 /// Calls `job` for 0..count on up to `threads` threads and returns the results in order.
-pub(crate) fn run<T: Send>(
-    count: usize,
-    threads: usize,
-    job: impl Fn(usize) -> T + Sync,
-) -> Vec<T> {
+pub(crate) fn run<T: Send>(count: usize, threads: usize, job: impl Fn(usize) -> T + Sync) -> Vec<T> {
     run_with(count, threads, || (), |(), i| job(i))
 }
 
@@ -99,11 +95,7 @@ pub fn for_each_after<R, T: Sync, S: Send>(
 }
 
 /// Calls both functions; at the same time, if there is more than one thread.
-pub fn both<A: Send, B>(
-    threads: usize,
-    a: impl FnOnce() -> A + Send,
-    b: impl FnOnce() -> B,
-) -> (A, B) {
+pub fn both<A: Send, B>(threads: usize, a: impl FnOnce() -> A + Send, b: impl FnOnce() -> B) -> (A, B) {
     if threads < 2 {
         return (a(), b());
     }

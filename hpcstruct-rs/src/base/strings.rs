@@ -30,10 +30,7 @@ pub(crate) struct SharedMap<K, V> {
 
 impl<K, V> Default for SharedMap<K, V> {
     fn default() -> Self {
-        SharedMap {
-            hasher: Hasher::default(),
-            shards: std::array::from_fn(|_| Mutex::new(HashTable::new())),
-        }
+        SharedMap { hasher: Hasher::default(), shards: std::array::from_fn(|_| Mutex::new(HashTable::new())) }
     }
 }
 
@@ -264,9 +261,7 @@ mod tests {
     fn equal_strings_have_one_id_in_whatever_thread() {
         let table = Interner::default();
         let texts: Vec<String> = (0..500).map(|i| format!("s{i}")).collect();
-        let ids = |order: &[usize]| -> Vec<StringId> {
-            order.iter().map(|i| table.id(&texts[*i])).collect()
-        };
+        let ids = |order: &[usize]| -> Vec<StringId> { order.iter().map(|i| table.id(&texts[*i])).collect() };
         let up: Vec<usize> = (0..500).collect();
         let down: Vec<usize> = (0..500).rev().collect();
         let (a, mut b) = std::thread::scope(|scope| {

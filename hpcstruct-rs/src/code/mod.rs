@@ -260,10 +260,9 @@ impl Analysis<'_, '_> {
         let mut codes = Codes { chunks: Vec::new(), places: vec![(u32::MAX, 0); self.units.len()] };
         let jobs = jobs(&self.units[..self.wanted]);
         let threads = self.program.threads;
-        let first =
-            parallel::run_with(jobs.len(), threads, unit::Scratch::default, |scratch, j| {
-                self.translate(jobs[j].clone(), scratch)
-            });
+        let first = parallel::run_with(jobs.len(), threads, unit::Scratch::default, |scratch, j| {
+            self.translate(jobs[j].clone(), scratch)
+        });
         for (job, chunk) in jobs.into_iter().zip(first) {
             codes.add(job, chunk);
         }
@@ -272,10 +271,9 @@ impl Analysis<'_, '_> {
             asked = self.undecided_callees(&asked, &codes);
             const CHUNK: usize = 32;
             let chunks: Vec<&[u32]> = asked.chunks(CHUNK).collect();
-            let more =
-                parallel::run_with(chunks.len(), threads, unit::Scratch::default, |scratch, c| {
-                    self.translate(chunks[c].iter().map(|u| *u as usize), scratch)
-                });
+            let more = parallel::run_with(chunks.len(), threads, unit::Scratch::default, |scratch, c| {
+                self.translate(chunks[c].iter().map(|u| *u as usize), scratch)
+            });
             for (units, chunk) in chunks.into_iter().zip(more) {
                 codes.add(units.iter().map(|u| *u as usize), chunk);
             }

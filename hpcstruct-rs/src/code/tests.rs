@@ -153,10 +153,9 @@ fn room_for_a_patch_runs_into_its_procedure() {
         0x90, 0x90, // 10: nop, nop
         0xc3, // 12: ret
     ];
-    for ranges in [
-        [0x1000..0x100c, 0x1010..0x1012].to_vec(),
-        [0x1000..0x100c, 0x1010..0x1012, 0x1012..0x1013].to_vec(),
-    ] {
+    for ranges in
+        [[0x1000..0x100c, 0x1010..0x1012].to_vec(), [0x1000..0x100c, 0x1010..0x1012, 0x1012..0x1013].to_vec()]
+    {
         let returns = ranges.len() == 3;
         let found = of_procedures(ranges, &code);
         assert_eq!(found[0].loops.len(), usize::from(returns), "{found:?}");

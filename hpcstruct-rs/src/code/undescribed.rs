@@ -90,11 +90,7 @@ fn range_of(ranges: &[Range<u64>], address: u64) -> Option<&Range<u64>> {
 }
 
 /// The code between the described ranges that is no padding, each from its first instruction on.
-fn undescribed(
-    image: &Image<'_>,
-    described: &[Range<u64>],
-    code: &Reader<'_, '_>,
-) -> Vec<Range<u64>> {
+fn undescribed(image: &Image<'_>, described: &[Range<u64>], code: &Reader<'_, '_>) -> Vec<Range<u64>> {
     let mut open = Vec::new();
     for (section, _) in &image.code {
         let mut at = section.start;
@@ -181,12 +177,7 @@ impl Reader<'_, '_> {
     }
 
     /// The procedures in `open`, in order. `named` are the symbols there.
-    fn split(
-        &self,
-        open: &Range<u64>,
-        entries: &Entries,
-        named: &[&Symbol<'_>],
-    ) -> Vec<Range<u64>> {
+    fn split(&self, open: &Range<u64>, entries: &Entries, named: &[&Symbol<'_>]) -> Vec<Range<u64>> {
         let mut scratch = Scratch::default();
         self.decode(open, &mut scratch);
         let Decoded { transfers, targets, .. } = &scratch.decoded;
@@ -248,9 +239,7 @@ impl Reader<'_, '_> {
             let padding = transfers.get(i + 1).filter(|t| t.flow == ControlTransfer::Padding);
             let after = padding.map_or(next, |t| open.start + u64::from(t.end));
             let may_begin = |at: u64| {
-                at % ALIGNMENT == 0
-                    || entries.held.binary_search(&at).is_ok()
-                    || symbol(at).is_some()
+                at % ALIGNMENT == 0 || entries.held.binary_search(&at).is_ok() || symbol(at).is_some()
             };
             if closed.is_some() && after < open.end {
                 if let Some(start) = [next, after].into_iter().find(|at| may_begin(*at)) {

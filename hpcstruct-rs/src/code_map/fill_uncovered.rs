@@ -134,11 +134,7 @@ impl Named {
 
 /// Names the wanted symbols that reach into free code, on all threads: most of the work for a module
 /// without debug information. The result has the order of the symbols.
-fn name_symbols(
-    inputs: &Inputs<'_, '_>,
-    free: &[Range<u64>],
-    loose: &[Piece],
-) -> Vec<Vec<Option<Named>>> {
+fn name_symbols(inputs: &Inputs<'_, '_>, free: &[Range<u64>], loose: &[Piece]) -> Vec<Vec<Option<Named>>> {
     let symbols = &inputs.symbols.sorted;
     let name = |i: usize| {
         let symbol = symbols.get(i)?;
@@ -152,11 +148,7 @@ fn name_symbols(
         let whole = if stem.is_cold_part { stem.name } else { &name };
         Some(Named {
             is_cold_part: stem.is_cold_part,
-            info: function_info::of_symbol(
-                inputs.classifier,
-                whole,
-                file_at(inputs, loose, symbol.start),
-            ),
+            info: function_info::of_symbol(inputs.classifier, whole, file_at(inputs, loose, symbol.start)),
         })
     };
     parallel::run(symbols.len().div_ceil(CHUNK), inputs.threads, |chunk| {
@@ -214,8 +206,7 @@ impl Filler<'_, '_> {
     /// The procedure whose code_range covers the first address of `range`.
     fn owner_before(&self, range: &Range<u64>) -> Option<u32> {
         let at = |code_ranges: &[CodeRange]| {
-            let code_range =
-                code_ranges.get(code_ranges.partition_point(|r| r.end <= range.start))?;
+            let code_range = code_ranges.get(code_ranges.partition_point(|r| r.end <= range.start))?;
             (code_range.start <= range.start).then_some(code_range.procedure)
         };
         at(&self.code_map.code_ranges).or_else(|| at(&self.added))

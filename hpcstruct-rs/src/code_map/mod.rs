@@ -103,8 +103,7 @@ impl CodeMap {
 
     fn add_functions(&mut self, units: &[UnitAnalysis], threads: usize) {
         const NONE: u32 = u32::MAX;
-        let mut numbers: Vec<Vec<u32>> =
-            units.iter().map(|p| vec![NONE; p.functions.len()]).collect();
+        let mut numbers: Vec<Vec<u32>> = units.iter().map(|p| vec![NONE; p.functions.len()]).collect();
         let mut free_from = 0;
         for block in blocks(units, threads) {
             let Block { start, unit, function, pieces } = block;

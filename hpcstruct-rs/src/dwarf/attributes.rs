@@ -39,12 +39,7 @@ pub(super) struct UnitRef<'a, 'd> {
 impl<'a, 'd> UnitRef<'a, 'd> {
     /// Unit `index`, if there is one.
     pub(super) fn new(debug: &'a Debug<'d>, index: u32) -> Option<Self> {
-        Some(UnitRef {
-            debug,
-            unit: debug.units.get(index as usize)?,
-            index,
-            dwarf: debug.dwarf(index)?,
-        })
+        Some(UnitRef { debug, unit: debug.units.get(index as usize)?, index, dwarf: debug.dwarf(index)? })
     }
 
     /// Reads the attributes of the entry whose abbreviation `entries` has just read.

@@ -106,10 +106,7 @@ pub(crate) fn row_at(rows: &[Row], address: u64) -> Option<&Row> {
 }
 
 /// The rows that have code of some ranges, range by range.
-pub(crate) fn rows_in<'r>(
-    rows: &'r [Row],
-    ranges: &'r [Range<u64>],
-) -> impl Iterator<Item = &'r Row> {
+pub(crate) fn rows_in<'r>(rows: &'r [Row], ranges: &'r [Range<u64>]) -> impl Iterator<Item = &'r Row> {
     ranges.iter().flat_map(|range| {
         let first = rows.partition_point(|row| row.end <= range.start);
         rows[first..].iter().take_while(|row| row.start < range.end)
@@ -130,11 +127,7 @@ impl<'r> Cutter<'r> {
     }
 
     /// Hands the parts of a range to `emit`, each with its row; parts without a row are kept.
-    pub(crate) fn cut(
-        &mut self,
-        range: &Range<u64>,
-        mut emit: impl FnMut(Range<u64>, Option<&'r Row>),
-    ) {
+    pub(crate) fn cut(&mut self, range: &Range<u64>, mut emit: impl FnMut(Range<u64>, Option<&'r Row>)) {
         let (mut at, end) = (range.start, range.end);
         let is_before = |row: &Row| row.end <= at;
         // The last row of the range before may go on into this one.

@@ -69,9 +69,7 @@ pub(crate) fn load<'d>(
 }
 
 /// Sections by their ids; absent ones are empty.
-pub(crate) fn from_sections<'d>(
-    mut section: impl FnMut(SectionId) -> Option<Cow<'d, [u8]>>,
-) -> Sections<'d> {
+pub(crate) fn from_sections<'d>(mut section: impl FnMut(SectionId) -> Option<Cow<'d, [u8]>>) -> Sections<'d> {
     let loaded: Result<_, std::convert::Infallible> =
         DwarfSections::load(|id| Ok(section(id).unwrap_or(Cow::Borrowed(&[]))));
     match loaded {
@@ -142,13 +140,8 @@ impl<'d> Debug<'d> {
             dwarf.populate_abbreviations_cache(gimli::AbbreviationsCacheStrategy::Duplicates);
             dwarf
         };
-        let mut debug = Debug {
-            files: Vec::new(),
-            units: Vec::new(),
-            own: 0,
-            places: Vec::new(),
-            full: Vec::new(),
-        };
+        let mut debug =
+            Debug { files: Vec::new(), units: Vec::new(), own: 0, places: Vec::new(), full: Vec::new() };
         let Some(own) = sections.first() else {
             return debug;
         };
@@ -181,8 +174,7 @@ impl<'d> Debug<'d> {
         }
         let read = parallel::run(headers.len(), threads, |i| dwarf.unit(headers[i]));
         let number = self.files.len() as u32;
-        let mut file =
-            DebugFile { dwarf: Arc::new(dwarf), first: self.units.len(), starts: Vec::new() };
+        let mut file = DebugFile { dwarf: Arc::new(dwarf), first: self.units.len(), starts: Vec::new() };
         for (header, unit) in headers.iter().zip(read) {
             let Some(start) = header.offset().as_debug_info_offset() else {
                 continue;
@@ -305,18 +297,11 @@ impl<'d> Debug<'d> {
         let after = file.starts.partition_point(|s| *s <= offset);
         let nearest = after.checked_sub(1)?;
         let offset = offset.checked_sub(file.starts[nearest])?;
-        Some(EntryRef {
-            unit: u32::try_from(file.first + nearest).ok()?,
-            offset: gimli::UnitOffset(offset),
-        })
+        Some(EntryRef { unit: u32::try_from(file.first + nearest).ok()?, offset: gimli::UnitOffset(offset) })
     }
 
     /// The entry that a reference attribute of unit `unit` names.
-    pub(crate) fn reference(
-        &self,
-        unit: u32,
-        value: gimli::AttributeValue<Reader<'d>>,
-    ) -> Option<EntryRef> {
+    pub(crate) fn reference(&self, unit: u32, value: gimli::AttributeValue<Reader<'d>>) -> Option<EntryRef> {
         match value {
             gimli::AttributeValue::UnitRef(offset) => Some(EntryRef { unit, offset }),
             gimli::AttributeValue::DebugInfoRef(offset) => {
@@ -344,11 +329,7 @@ impl<'d> Debug<'d> {
     }
 
     /// A string attribute's text; bytes that are not UTF-8 make it absent.
-    pub(crate) fn text(
-        &self,
-        number: u32,
-        value: gimli::AttributeValue<Reader<'d>>,
-    ) -> Option<&'d str> {
+    pub(crate) fn text(&self, number: u32, value: gimli::AttributeValue<Reader<'d>>) -> Option<&'d str> {
         let unit = self.units.get(number as usize)?;
         let dwarf = self.dwarf(number)?;
         if let gimli::AttributeValue::DebugStrRef(offset) = value {

@@ -39,11 +39,8 @@ pub(crate) struct Loaded<'b, 'd> {
 
 /// Opens the files of `skeletons`.
 pub(crate) fn open<'d>(skeletons: Vec<Skeleton<'d>>, search: Search<'_>) -> Files<'d> {
-    let package = if skeletons.is_empty() {
-        None
-    } else {
-        search.files.iter().find_map(|file| package_of(file))
-    };
+    let package =
+        if skeletons.is_empty() { None } else { search.files.iter().find_map(|file| package_of(file)) };
     let objects = skeletons
         .into_iter()
         .map(|skeleton| {
@@ -88,11 +85,7 @@ fn object_of(skeleton: &Skeleton<'_>, search: Search<'_>) -> Option<FileBytes> {
 }
 
 /// Loads the sections of the files on all threads: decompression takes long.
-pub(crate) fn load<'b, 'd>(
-    files: &'b Files<'d>,
-    threads: usize,
-    notes: &mut Vec<String>,
-) -> Loaded<'b, 'd> {
+pub(crate) fn load<'b, 'd>(files: &'b Files<'d>, threads: usize, notes: &mut Vec<String>) -> Loaded<'b, 'd> {
     let package = files.package.as_ref().and_then(|bytes| {
         let file = parse(bytes.as_slice(), notes)?;
         let loaded = load_package(&file, threads, notes);
@@ -105,8 +98,7 @@ pub(crate) fn load<'b, 'd>(
     let job = |(): &mut (), i: usize| {
         let mut notes = Vec::new();
         let file = bytes(i).and_then(|b| parse(b.as_slice(), &mut notes));
-        let sections =
-            file.map(|file| dwarf::from_sections(|id| section(&file, id, &mut notes).into()));
+        let sections = file.map(|file| dwarf::from_sections(|id| section(&file, id, &mut notes).into()));
         (sections, notes)
     };
     let loaded = parallel::run_heaviest_first(count, threads, weight, || (), job);
@@ -147,11 +139,7 @@ fn parse<'b>(data: &'b [u8], notes: &mut Vec<String>) -> Option<object::File<'b>
     parsed.map_err(damaged).ok()
 }
 
-fn section<'b>(
-    file: &object::File<'b>,
-    id: gimli::SectionId,
-    notes: &mut Vec<String>,
-) -> Cow<'b, [u8]> {
+fn section<'b>(file: &object::File<'b>, id: gimli::SectionId, notes: &mut Vec<String>) -> Cow<'b, [u8]> {
     let Some(name) = id.dwo_name() else {
         return Cow::default();
     };

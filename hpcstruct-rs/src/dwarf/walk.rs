@@ -112,11 +112,7 @@ impl<'d> Walked<'d> {
     }
 
     /// Names around the procedure entry at `offset`, outermost first.
-    pub(crate) fn path_of(
-        &self,
-        debug: &Debug<'d>,
-        offset: gimli::UnitOffset<usize>,
-    ) -> Vec<&'d str> {
+    pub(crate) fn path_of(&self, debug: &Debug<'d>, offset: gimli::UnitOffset<usize>) -> Vec<&'d str> {
         let found = self.context_of.binary_search_by_key(&offset.0, |c| c.0);
         let mut next = found.ok().map(|i| self.context_of[i].1);
         let mut path = Vec::new();

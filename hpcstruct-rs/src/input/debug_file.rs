@@ -38,14 +38,13 @@ pub(crate) fn open(
     folders: Option<&[PathBuf]>,
     notes: &mut Vec<String>,
 ) -> Files {
-    let mut files =
-        Files { symbols: mini_debug_info::symbols(&image.file, notes), ..Files::default() };
+    let mut files = Files { symbols: mini_debug_info::symbols(&image.file, notes), ..Files::default() };
     if let Some(folders) = folders {
         files.separate = find(image, path, folders);
         let found = match &files.separate {
-            Some((path, bytes)) => Image::parse(path, bytes.as_slice())
-                .ok()
-                .and_then(|image| find_shared(&image, path, folders)),
+            Some((path, bytes)) => {
+                Image::parse(path, bytes.as_slice()).ok().and_then(|image| find_shared(&image, path, folders))
+            }
             None => find_shared(image, path, folders),
         };
         match found {
@@ -58,11 +57,7 @@ pub(crate) fn open(
 }
 
 /// The separate debug file, if there is one that belongs to `image`.
-pub(crate) fn find(
-    image: &Image<'_>,
-    module: &Path,
-    folders: &[PathBuf],
-) -> Option<(PathBuf, FileBytes)> {
+pub(crate) fn find(image: &Image<'_>, module: &Path, folders: &[PathBuf]) -> Option<(PathBuf, FileBytes)> {
     by_build_id(image, folders).or_else(|| by_link(image, module, folders))
 }
 
@@ -85,9 +80,8 @@ impl Files {
         Parsed {
             separate,
             shared: shared.and_then(|bytes| object::File::parse(bytes.as_slice()).ok()),
-            symbols: symbols.and_then(|bytes| {
-                Image::parse(Path::new(mini_debug_info::SECTION), bytes.as_slice()).ok()
-            }),
+            symbols: symbols
+                .and_then(|bytes| Image::parse(Path::new(mini_debug_info::SECTION), bytes.as_slice()).ok()),
         }
     }
 }
@@ -121,8 +115,7 @@ fn by_build_id(image: &Image<'_>, folders: &[PathBuf]) -> Option<(PathBuf, FileB
     folders.iter().find_map(|folder| {
         let path = folder.join(&name);
         let bytes = FileBytes::open(&path).ok()?;
-        let same = Image::parse(&path, bytes.as_slice())
-            .is_ok_and(|debug| debug.build_id == image.build_id);
+        let same = Image::parse(&path, bytes.as_slice()).is_ok_and(|debug| debug.build_id == image.build_id);
         same.then_some((path, bytes))
     })
 }
@@ -153,11 +146,7 @@ fn by_link(image: &Image<'_>, module: &Path, folders: &[PathBuf]) -> Option<(Pat
 
 /// The file that dwz shares among modules, which `.gnu_debugaltlink` of `image` (the file at
 /// `path`) names: with the build id that the link states.
-fn find_shared(
-    image: &Image<'_>,
-    path: &Path,
-    folders: &[PathBuf],
-) -> Option<Result<FileBytes, String>> {
+fn find_shared(image: &Image<'_>, path: &Path, folders: &[PathBuf]) -> Option<Result<FileBytes, String>> {
     let (name, id) = image.file.gnu_debugaltlink().ok()??;
     let name = Path::new(OsStr::from_bytes(name));
     let mut candidates = Vec::new();

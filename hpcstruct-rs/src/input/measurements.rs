@@ -105,14 +105,11 @@ pub fn structure_file_name(path: &str, build_id: &[u8]) -> String {
     if !build_id.is_empty() {
         return format!("{}.hpcstruct", crate::input::debug_file::hex(build_id));
     }
-    let hash = path
-        .bytes()
-        .fold(0xcbf2_9ce4_8422_2325u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3));
+    let hash =
+        path.bytes().fold(0xcbf2_9ce4_8422_2325u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3));
     let base = path.rsplit('/').next().unwrap_or(path);
-    let safe: String = base
-        .chars()
-        .map(|c| if c.is_ascii_alphanumeric() || "._-+".contains(c) { c } else { '_' })
-        .collect();
+    let safe: String =
+        base.chars().map(|c| if c.is_ascii_alphanumeric() || "._-+".contains(c) { c } else { '_' }).collect();
     format!("{safe}-{hash:016x}.hpcstruct")
 }
 

@@ -47,8 +47,7 @@ mod tests {
             return;
         }
         let own = std::env::current_exe().expect("a path");
-        let test =
-            "input::sigbus::tests::a_file_that_becomes_shorter_ends_the_command_with_a_message";
+        let test = "input::sigbus::tests::a_file_that_becomes_shorter_ends_the_command_with_a_message";
         let mut child = Command::new(own);
         child.args(["--exact", test, "--nocapture"]).env(CHILD, "1");
         let output = child.output().expect("runs");

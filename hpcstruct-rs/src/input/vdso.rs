@@ -12,8 +12,7 @@ const MAX_SIZE: u64 = 1 << 20;
 pub(crate) fn read() -> io::Result<Vec<u8>> {
     let maps = std::fs::read_to_string("/proc/self/maps")?;
     let absent = || io::Error::new(io::ErrorKind::NotFound, "this process has no vdso");
-    let (start, end) =
-        maps.lines().find(|line| line.ends_with(NAME)).and_then(range).ok_or_else(absent)?;
+    let (start, end) = maps.lines().find(|line| line.ends_with(NAME)).and_then(range).ok_or_else(absent)?;
     let size = end.checked_sub(start).filter(|n| *n <= MAX_SIZE);
     let mut bytes = vec![0; size.ok_or_else(absent)? as usize];
     let mut memory = File::open("/proc/self/mem")?;

@@ -40,11 +40,7 @@ impl Nesting<'_> {
     /// Keeps a header's line if it is smaller than that of the branches and no code outside of the loop
     /// has it: then it is the first line of the body. Otherwise it may belong to code that the compiler
     /// moved there.
-    fn keep_lines_of_bodies(
-        &self,
-        branches: &[Option<SourceLine>],
-        headers: &mut [Option<SourceLine>],
-    ) {
+    fn keep_lines_of_bodies(&self, branches: &[Option<SourceLine>], headers: &mut [Option<SourceLine>]) {
         // The innermost loop around all code of the line; none yet at first.
         let mut around: Map<(Option<u32>, SourceLine), Option<Option<u32>>> = Map::default();
         for (i, header) in headers.iter_mut().enumerate() {
@@ -110,9 +106,7 @@ impl Nesting<'_> {
         let found = &self.loops.loops[index];
         const PARTS: usize = 1024;
         let inside = self.parts_from(found.header).take(PARTS);
-        inside
-            .filter(|p| p.inner == Some(index as u32))
-            .find_map(|p| self.line_in(self.levels[index], p))
+        inside.filter(|p| p.inner == Some(index as u32)).find_map(|p| self.line_in(self.levels[index], p))
     }
 
     /// The line of code as the scope `level` sees it: its own, or that of the call into which the

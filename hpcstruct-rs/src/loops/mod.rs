@@ -78,8 +78,7 @@ pub(crate) fn find(
             ToDecode::NoCode => {}
         }
     }
-    let covered =
-        if complete { None } else { Some(code_map.code_ranges.iter().map(|r| r.start..r.end)) };
+    let covered = if complete { None } else { Some(code_map.code_ranges.iter().map(|r| r.start..r.end)) };
     let program = Program {
         memory: sources.memory,
         stubs: &stubs,
@@ -107,8 +106,7 @@ pub(crate) fn find(
         loops,
         places,
         calls,
-        note: (left_out > 0)
-            .then(|| format!("{left_out} procedures are too long to find loops in")),
+        note: (left_out > 0).then(|| format!("{left_out} procedures are too long to find loops in")),
     }
 }
 
@@ -216,8 +214,7 @@ fn others(
     stubs: &[Range<u64>],
 ) -> Vec<Range<u64>> {
     let symbols = sources.symbols.sorted.iter().map(|s| s.start..s.end);
-    let mut ranges: Vec<Range<u64>> =
-        symbols.chain(sources.unwind.ranges.iter().cloned()).collect();
+    let mut ranges: Vec<Range<u64>> = symbols.chain(sources.unwind.ranges.iter().cloned()).collect();
     ranges.sort_by_key(|r| (r.start, std::cmp::Reverse(r.end)));
     let mut covered = covered.peekable();
     let mut free_from = 0;

@@ -104,8 +104,7 @@ impl<'a> Nesting<'a> {
         }
         let [all, lined] = homes;
         self.homes = all.iter().map(|home| home.flatten()).collect();
-        let level =
-            |(lined, all): (Option<Option<u32>>, &Option<Option<u32>>)| lined.or(*all).flatten();
+        let level = |(lined, all): (Option<Option<u32>>, &Option<Option<u32>>)| lined.or(*all).flatten();
         self.levels = lined.into_iter().zip(&all).map(level).collect();
     }
 

@@ -54,8 +54,7 @@ fn name(stem: &str) -> Option<String> {
 fn demangle(stem: &str) -> Option<String> {
     let parse = cpp_demangle::ParseOptions::default().recursion_limit(160);
     let symbol = cpp_demangle::BorrowedSymbol::with_tail_and_options(stem.as_bytes(), &parse);
-    let options =
-        cpp_demangle::DemangleOptions::new().no_params().no_return_type().recursion_limit(160);
+    let options = cpp_demangle::DemangleOptions::new().no_params().no_return_type().recursion_limit(160);
     let mut out = Bounded(String::new());
     symbol.ok()?.0.structured_demangle(&mut out, &options).ok()?;
     Some(out.0)
@@ -249,10 +248,7 @@ mod tests {
             ("_ZN1VIiLj8EE3runEv", "V<int, 8u>::run"),
             ("_ZN1VILmn3ELl7ELs2EE3runEv", "V<-3ul, 7l, (short)2>::run"),
             ("_ZN2PrIP2IdPNS0_4DataEE3getEv", "Pr<Id*, Id::Data*>::get"),
-            (
-                "_Z3conIiTnNSt9enable_ifIXsr11is_integralE5valueEbE4typeELb1EET_S2_",
-                "con<int, true>",
-            ),
+            ("_Z3conIiTnNSt9enable_ifIXsr11is_integralE5valueEbE4typeELb1EET_S2_", "con<int, true>"),
             ("_ZN1AITnjLj4ETniLi5EE3TnxEv", "A<4u, 5>::Tnx"),
             (
                 "_ZNSt17_Function_handlerIFiRKN1n2ExEEZNKS1_4hashEvEUlS3_E_E9_M_invokeERKSt9_Any_dataS3_",

@@ -189,9 +189,7 @@ fn add_without_generics(name: &str, out: &mut String) {
 /// Whether a frame is a closure: code that its caller passes in.
 pub(crate) fn is_closure(name: &str, scheme: Scheme) -> bool {
     match scheme {
-        Scheme::Rust | Scheme::Plain => {
-            name.ends_with('}') && last_segment(name).starts_with("{closure")
-        }
+        Scheme::Rust | Scheme::Plain => name.ends_with('}') && last_segment(name).starts_with("{closure"),
         Scheme::Cpp => last_is_lambda(name) || name.ends_with("operator()"),
     }
 }
@@ -216,8 +214,7 @@ impl UnitCrate {
     /// From a unit's name and compilation directory; `None` when the unit is not Rust's.
     pub(crate) fn parse(unit: &str, directory: &str) -> Option<UnitCrate> {
         let (file, generation) = unit.split_once("/@/")?;
-        let path =
-            if file.starts_with('/') { file.to_owned() } else { format!("{directory}/{file}") };
+        let path = if file.starts_with('/') { file.to_owned() } else { format!("{directory}/{file}") };
         let (folder, root) = path.rsplit_once('/')?;
         let name = match generation.split_once("-cgu.") {
             Some((named, _)) => named.split('.').next()?.to_owned(),
@@ -307,10 +304,7 @@ mod tests {
             ("<u32 as a::Act>::act", "a::Act::act"),
             ("<F as rayon_core::job::Job>::execute", "rayon_core::job::Job::execute"),
             ("<alloc::vec::Vec<a::T> as b::Act>::act", "b::Act::act"),
-            (
-                "<alloc::boxed::Box<F> as core::ops::FnOnce<A>>::call_once",
-                "core::ops::FnOnce::call_once",
-            ),
+            ("<alloc::boxed::Box<F> as core::ops::FnOnce<A>>::call_once", "core::ops::FnOnce::call_once"),
             ("<[u64]>::sort_unstable", "core::sort_unstable"),
             ("<work_stealing_rt::Pool>::install::<u8>", "work_stealing_rt::Pool::install"),
             ("<fn(u8) -> u8 as a::Act<b::X>>::act", "a::Act::act"),
@@ -377,10 +371,7 @@ mod tests {
         assert_eq!(module("/w/a.rs").as_deref(), Some("tool"));
         assert_eq!(module("/w/x/y.rs").as_deref(), Some("tool::x::y"));
         assert_eq!(module("/w/x/mod.rs").as_deref(), Some("tool::x"));
-        assert_eq!(
-            module("/rustc/59807616e/library/core/src/num/mod.rs").as_deref(),
-            Some("core::num")
-        );
+        assert_eq!(module("/rustc/59807616e/library/core/src/num/mod.rs").as_deref(), Some("core::num"));
         assert_eq!(
             module("/r/registry/src/index/serde-json-1.0.3/src/de.rs").as_deref(),
             Some("serde_json::de")

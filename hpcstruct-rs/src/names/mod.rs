@@ -85,11 +85,7 @@ pub(crate) fn is_identifier(symbol: &str) -> bool {
 
 /// A stem without the hash of Rust's legacy scheme, which readable names do not show.
 pub(crate) fn without_hash(stem: &str) -> &str {
-    if stem.starts_with("_ZN") && has_legacy_hash(stem) {
-        &stem[..stem.len() - LEGACY_HASH]
-    } else {
-        stem
-    }
+    if stem.starts_with("_ZN") && has_legacy_hash(stem) { &stem[..stem.len() - LEGACY_HASH] } else { stem }
 }
 
 /// Bytes of `17h`, the hash, and the final `E`.
@@ -179,19 +175,14 @@ mod tests {
             "a::inner::Thing<T>::gen_act"
         );
         assert_eq!(
-            of(
-                "_ZN60_$LT$a..inner..Thing$LT$u64$GT$$u20$as$u20$a..inner..Act$GT$3act17hd72f1efd3e6f9327E"
-            ),
+            of("_ZN60_$LT$a..inner..Thing$LT$u64$GT$$u20$as$u20$a..inner..Act$GT$3act17hd72f1efd3e6f9327E"),
             "<a::inner::Thing<u64> as a::inner::Act>::act"
         );
         assert_eq!(
             of("_ZN1a4main28_$u7b$$u7b$closure$u7d$$u7d$17h97bf2994912707daE.llvm.33"),
             "a::main::{closure}"
         );
-        assert_eq!(
-            of("_RINvCs6xxl1lAjzDf_1a3runNCNvB2_4main0EB2_"),
-            "a::run::<a::main::{closure#0}>"
-        );
+        assert_eq!(of("_RINvCs6xxl1lAjzDf_1a3runNCNvB2_4main0EB2_"), "a::run::<a::main::{closure#0}>");
     }
 
     #[test]

@@ -114,8 +114,7 @@ fn entries(
 /// upwards, is resolved.
 fn absolute(path: &Path) -> String {
     let is_plain = path.is_absolute() && !path.components().any(|c| c == Component::ParentDir);
-    let resolved =
-        (!is_plain && path.as_os_str() != vdso::NAME).then(|| path.canonicalize().ok()).flatten();
+    let resolved = (!is_plain && path.as_os_str() != vdso::NAME).then(|| path.canonicalize().ok()).flatten();
     let path = resolved.as_deref().unwrap_or(path);
     path.to_string_lossy().into_owned()
 }

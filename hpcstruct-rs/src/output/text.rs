@@ -58,11 +58,7 @@ pub fn render_tags(structure: &Structure, uses: &[TagUse]) -> String {
         let mut of_category = of_category.to_vec();
         of_category.sort_by(|a, b| (b.bytes, &a.cause).cmp(&(a.bytes, &b.cause)));
         for tag in of_category {
-            let _ = writeln!(
-                out,
-                "  {} bytes in {} procedures by {}",
-                tag.bytes, tag.procedures, tag.cause
-            );
+            let _ = writeln!(out, "  {} bytes in {} procedures by {}", tag.bytes, tag.procedures, tag.cause);
         }
         rest = after;
     }

@@ -49,9 +49,7 @@ pub(crate) fn category_of_path(owner_path: &str) -> Option<&str> {
         None => owner_path.strip_prefix("parallel_overhead::")?,
     };
     Some(match below.split_once("::") {
-        Some((first, rest))
-            if first.starts_with(|c: char| c.is_lowercase()) && !rest.starts_with('{') =>
-        {
+        Some((first, rest)) if first.starts_with(|c: char| c.is_lowercase()) && !rest.starts_with('{') => {
             first
         }
         _ => OTHER,

@@ -13,8 +13,7 @@ use crate::loops::place::{Item, Placed};
 use crate::unit_analysis::classify::{OverheadTag, TagText};
 use crate::unit_analysis::{Inputs, Piece, UnitAnalysis};
 use hpc_formats::structure::{
-    Origin, Procedure, ProcedureId, Scope, ScopeId, ScopeKind, SourceLine, Span, StringId,
-    Structure,
+    Origin, Procedure, ProcedureId, Scope, ScopeId, ScopeKind, SourceLine, Span, StringId, Structure,
 };
 use std::ops::Range;
 
@@ -45,14 +44,8 @@ pub(crate) fn assemble(
     by_procedure: &ByProcedure,
     found: &loops::Found,
 ) -> (Vec<Part>, Vec<TagUse>) {
-    let sources = Sources {
-        inputs,
-        units,
-        code_map,
-        by_procedure,
-        found,
-        tags: inputs.classifier.tag_texts(),
-    };
+    let sources =
+        Sources { inputs, units, code_map, by_procedure, found, tags: inputs.classifier.tag_texts() };
     let groups = groups(code_map, by_procedure);
     let parts = parallel::run_with(groups.len(), inputs.threads, Buffers::default, |buffers, g| {
         sources.build(groups[g].clone(), buffers)
@@ -218,11 +211,7 @@ impl Sources<'_, '_> {
             let at = part.pieces.len() as u32;
             match part.segments.last_mut() {
                 Some(last) if end == Some(piece.start) => last.pieces.end = at + 1,
-                _ => part.segments.push(Segment {
-                    start: piece.start,
-                    procedure,
-                    pieces: at..at + 1,
-                }),
+                _ => part.segments.push(Segment { start: piece.start, procedure, pieces: at..at + 1 }),
             }
             end = Some(piece.end);
             let category = self.category(piece.tag);

@@ -13,9 +13,7 @@ use crate::structure::assemble::Part;
 use crate::unit_analysis::Inputs;
 use crate::unit_analysis::classify::Classifier;
 use addr2line::{LookupContinuation as _, LookupResult};
-use hpc_formats::structure::{
-    Columns, Origin, ProcedureId, Scope, ScopeId, ScopeKind, SourceLine, StringId,
-};
+use hpc_formats::structure::{Columns, Origin, ProcedureId, Scope, ScopeId, ScopeKind, SourceLine, StringId};
 
 /// By procedure, whether it is one of parallel iterators; empty if none is.
 pub(crate) fn entries(code_map: &CodeMap, classifier: &Classifier<'_>) -> Vec<bool> {
@@ -50,12 +48,7 @@ enum Place {
 }
 
 /// The columns of a structure that is made of `parts`; `calls` are those of [`entries`].
-pub(crate) fn find(
-    inputs: &Inputs<'_, '_>,
-    parts: &[Part],
-    code_map: &CodeMap,
-    calls: &[Call],
-) -> Columns {
+pub(crate) fn find(inputs: &Inputs<'_, '_>, parts: &[Part], code_map: &CodeMap, calls: &[Call]) -> Columns {
     let mut found = Vec::new();
     let mut first = 0;
     for part in parts {

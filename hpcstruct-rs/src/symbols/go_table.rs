@@ -9,8 +9,7 @@ use object::{Object as _, ObjectSection as _};
 use std::ops::Range;
 
 /// Go 1.18, then Go 1.20, each with the bytes of an instruction's step and of a pointer.
-const MAGIC: [[u8; 8]; 2] =
-    [[0xf0, 0xff, 0xff, 0xff, 0, 0, 1, 8], [0xf1, 0xff, 0xff, 0xff, 0, 0, 1, 8]];
+const MAGIC: [[u8; 8]; 2] = [[0xf0, 0xff, 0xff, 0xff, 0, 0, 1, 8], [0xf1, 0xff, 0xff, 0xff, 0, 0, 1, 8]];
 
 /// The table of a module.
 #[derive(Debug)]
@@ -38,10 +37,7 @@ pub(crate) struct GoFunction<'d> {
 
 impl<'d> GoTable<'d> {
     /// The table, if the module has one; `pointer` is what a word of the loaded module holds.
-    pub(crate) fn read(
-        image: &Image<'d>,
-        pointer: impl Fn(u64) -> Option<u64>,
-    ) -> Option<GoTable<'d>> {
+    pub(crate) fn read(image: &Image<'d>, pointer: impl Fn(u64) -> Option<u64>) -> Option<GoTable<'d>> {
         let names = [".gopclntab", ".data.rel.ro.gopclntab"];
         let section = names.iter().find_map(|name| image.file.section_by_name(name))?;
         let data = section.data().ok()?;
@@ -100,9 +96,7 @@ impl<'d> GoTable<'d> {
                 let Some((file_end, file)) = files.peek().copied() else { return out };
                 let to = end.min(file_end);
                 let code = of.range.start + u64::from(start)..of.range.start + u64::from(to);
-                out.extend(
-                    path(file).filter(|_| code.end <= of.range.end).map(|p| (code, p, line)),
-                );
+                out.extend(path(file).filter(|_| code.end <= of.range.end).map(|p| (code, p, line)));
                 start = to;
             }
         }
@@ -162,15 +156,9 @@ mod tests {
         let table = table(&data);
         let functions: Vec<_> = table.functions().collect();
         let named = functions.iter().map(|f| (f.range.clone(), f.name));
-        assert_eq!(
-            named.collect::<Vec<_>>(),
-            [(0x1000..0x1008, &b"a.f"[..]), (0x1008..0x100c, b"a.g")]
-        );
-        let lines = [
-            (0x1000..0x1004, &b"x.go"[..], 7),
-            (0x1004..0x1006, b"x.go", 5),
-            (0x1006..0x1008, b"y.go", 5),
-        ];
+        assert_eq!(named.collect::<Vec<_>>(), [(0x1000..0x1008, &b"a.f"[..]), (0x1008..0x100c, b"a.g")]);
+        let lines =
+            [(0x1000..0x1004, &b"x.go"[..], 7), (0x1004..0x1006, b"x.go", 5), (0x1006..0x1008, b"y.go", 5)];
         assert_eq!(table.lines(&functions[0]), lines);
         assert_eq!(table.lines(&functions[1]), [(0x1008..0x100c, &b"x.go"[..], 9)]);
     }

@@ -171,11 +171,7 @@ fn candidate<'d, 'f>(code: &Image<'_>, symbol: &object::Symbol<'d, 'f>) -> Optio
 
 /// A symbol without a size ends with its unwind entry, at the next symbol that is no label, or with its
 /// section, until its code tells more.
-fn with_ends<'d>(
-    code: &Image<'_>,
-    candidates: &[Candidate<'d>],
-    unwind: &[Range<u64>],
-) -> Vec<Symbol<'d>> {
+fn with_ends<'d>(code: &Image<'_>, candidates: &[Candidate<'d>], unwind: &[Range<u64>]) -> Vec<Symbol<'d>> {
     let mut symbols = Vec::with_capacity(candidates.len());
     let mut next = u64::MAX;
     for c in candidates.iter().rev() {

@@ -101,11 +101,7 @@ impl Builder<'_, '_> {
                 continue;
             }
             for range in self.walked.ranges_of(scope) {
-                scope_ranges.push(ScopeRange {
-                    range: range.clone(),
-                    depth: scope.depth,
-                    scope: ids.len(),
-                });
+                scope_ranges.push(ScopeRange { range: range.clone(), depth: scope.depth, scope: ids.len() });
             }
             ids.push(id);
         }
@@ -113,17 +109,10 @@ impl Builder<'_, '_> {
 
     /// Where a procedure's body lies: where its first inlined call is made, else its
     /// first line; `ids` begins after `parent`. Only needed where no declaration is stated.
-    fn body_file(
-        &mut self,
-        ids: &[usize],
-        parent: Option<usize>,
-        ranges: &[Range<u64>],
-    ) -> Option<Body> {
+    fn body_file(&mut self, ids: &[usize], parent: Option<usize>, ranges: &[Range<u64>]) -> Option<Body> {
         // Scopes are in depth-first order: the first child follows its parent.
-        let child = ids
-            .first()
-            .map(|id| &self.walked.scopes[*id])
-            .filter(|s| s.parent.map(|p| p as usize) == parent);
+        let child =
+            ids.first().map(|id| &self.walked.scopes[*id]).filter(|s| s.parent.map(|p| p as usize) == parent);
         // Only in Rust: a procedure of C begins with its own line, and its first call may be marked.
         let child = child.filter(|_| self.infos.is_rust() || parent.is_some());
         let (file, line) = match child.and_then(|s| s.call) {
@@ -146,9 +135,8 @@ impl Builder<'_, '_> {
         is_tagged.clear();
         for id in ids.iter() {
             let die = &self.walked.scopes[*id];
-            let site = die.call.and_then(|(file, line)| {
-                Some((self.infos.file(self.unit, u64::from(file))?, line))
-            });
+            let site =
+                die.call.and_then(|(file, line)| Some((self.infos.file(self.unit, u64::from(file))?, line)));
             let info = self.scope_frame(ids, *id, die.origin);
             let parent = die.parent.and_then(|p| position(ids, p as usize));
             let call_tag = site.and_then(|(file, _)| file.tag);
@@ -169,10 +157,7 @@ impl Builder<'_, '_> {
             let mut call_tag = None;
             let tag = overhead_category::tag(around.map(Some).chain([None]).map(|scope| Step {
                 info: scope.map_or(*procedure, |scope| drafts[scope].info),
-                call_tag: std::mem::replace(
-                    &mut call_tag,
-                    scope.and_then(|scope| call_tags[scope]),
-                ),
+                call_tag: std::mem::replace(&mut call_tag, scope.and_then(|scope| call_tags[scope])),
             }));
             drafts[i].tag = tag;
         }
@@ -226,13 +211,7 @@ impl Builder<'_, '_> {
                 // inlined function.
                 let tagging = file.filter(|_| line.is_some() || !self.infos.is_rust());
                 let line_tag = tagging.and_then(|file| file.tag);
-                push(
-                    out,
-                    Piece {
-                        scope,
-                        ..Piece::new(range, line, line_tag.or(scope_tag).or(module_tag))
-                    },
-                );
+                push(out, Piece { scope, ..Piece::new(range, line, line_tag.or(scope_tag).or(module_tag)) });
             });
         }
     }
@@ -262,10 +241,7 @@ impl Builder<'_, '_> {
                 own = own.start.max(around.start)..own.end.min(around.end);
             }
             let file = self.infos.file(self.unit, u64::from(row.file));
-            push(
-                &mut out,
-                Piece::new(own, source_line(file, Some(row)), file.and_then(|file| file.tag)),
-            );
+            push(&mut out, Piece::new(own, source_line(file, Some(row)), file.and_then(|file| file.tag)));
         }
         out
     }

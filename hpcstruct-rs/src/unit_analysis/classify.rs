@@ -202,9 +202,7 @@ impl<'a> Classifier<'a> {
         let (scheme, readable) = names::readable(stem);
         match scheme {
             Scheme::Plain => Demangled::Plain,
-            Scheme::Rust if readable.contains("{closure}") => {
-                Demangled::Closure(self.strings.id(&readable))
-            }
+            Scheme::Rust if readable.contains("{closure}") => Demangled::Closure(self.strings.id(&readable)),
             _ => Demangled::Whole(self.classify(&readable, scheme)),
         }
     }
@@ -281,17 +279,14 @@ impl<'a> Classifier<'a> {
         };
         let has_owner = scheme == Scheme::Rust && crate_origin::first_colons(&owner_path).is_some();
         let origin = match scheme {
-            Scheme::Rust if has_owner => {
-                crate_origin::origin_of_crate(crate_origin::root(&owner_path))
-            }
+            Scheme::Rust if has_owner => crate_origin::origin_of_crate(crate_origin::root(&owner_path)),
             Scheme::Cpp => known::origin(Kind::Cpp, readable).unwrap_or(Origin::User),
             // Debug information may have C++'s names without mangled ones.
             _ => known::origin(Kind::Symbol, readable)
                 .or_else(|| known::origin(Kind::Cpp, readable))
                 .unwrap_or(Origin::User),
         };
-        let by_path =
-            (scheme == Scheme::Rust).then(|| marks::category_of_path(&owner_path)).flatten();
+        let by_path = (scheme == Scheme::Rust).then(|| marks::category_of_path(&owner_path)).flatten();
         let display = match &rust {
             Some(name) => name.display(),
             None => readable.into(),
@@ -327,11 +322,7 @@ impl<'a> Classifier<'a> {
         self.files.get_or(&id, || {
             let marked = marks::mark_of_file(path).map(|(category, mark)| self.tag(category, mark));
             let rule = || self.rules.file(path).map(|rule| self.tag_of_rule(rule));
-            FileFacts {
-                path: id,
-                tag: marked.or_else(rule),
-                origin: crate_origin::origin_of_file(path),
-            }
+            FileFacts { path: id, tag: marked.or_else(rule), origin: crate_origin::origin_of_file(path) }
         })
     }
 }

@@ -106,11 +106,7 @@ mod tests {
     }
 
     /// The same by definition: look at every address.
-    fn slow(
-        base: &[Range<u64>],
-        scope_ranges: &[ScopeRange],
-        address: u64,
-    ) -> Option<Option<usize>> {
+    fn slow(base: &[Range<u64>], scope_ranges: &[ScopeRange], address: u64) -> Option<Option<usize>> {
         base.iter().any(|r| r.contains(&address)).then(|| {
             let holds = |(_, l): &(usize, &ScopeRange)| l.range.contains(&address);
             let found = scope_ranges.iter().enumerate().filter(holds);
@@ -141,8 +137,7 @@ mod tests {
 
     #[test]
     fn nested_scopes_split_their_parents() {
-        let scope_ranges =
-            [scope_range(10..30, 0, 0), scope_range(12..20, 1, 1), scope_range(20..22, 1, 2)];
+        let scope_ranges = [scope_range(10..30, 0, 0), scope_range(12..20, 1, 1), scope_range(20..22, 1, 2)];
         let flattened = flattened(std::slice::from_ref(&(0..40)), &scope_ranges);
         let scopes: Vec<_> = flattened.iter().map(|s| (s.range.start, s.scope)).collect();
         assert_eq!(
@@ -162,11 +157,8 @@ mod tests {
             };
             let base: Vec<_> = (0..3).map(|_| range()).collect();
             let ranges: Vec<_> = (0..6).map(|_| range()).collect();
-            let scope_ranges: Vec<_> = ranges
-                .into_iter()
-                .enumerate()
-                .map(|(i, r)| scope_range(r, random(4) as u32, i))
-                .collect();
+            let scope_ranges: Vec<_> =
+                ranges.into_iter().enumerate().map(|(i, r)| scope_range(r, random(4) as u32, i)).collect();
             check(&base, &scope_ranges);
         }
     }

@@ -142,11 +142,7 @@ impl<'a, 'd> FunctionInfos<'a, 'd> {
 
     /// The info of the inlined procedure that an entry describes, if it has a mangled name and a
     /// declaration: then it does not matter where its body lies.
-    pub(crate) fn without_body(
-        &mut self,
-        entry: EntryRef,
-        walked: &Walked<'d>,
-    ) -> Option<FunctionInfo> {
+    pub(crate) fn without_body(&mut self, entry: EntryRef, walked: &Walked<'d>) -> Option<FunctionInfo> {
         let description = describe(self.debug, entry);
         let stated = self.linkage(&description)?;
         if matches!(stated, Linkage::Plain) {
@@ -161,12 +157,7 @@ impl<'a, 'd> FunctionInfos<'a, 'd> {
         Some(info)
     }
 
-    fn path_of(
-        &self,
-        entry: EntryRef,
-        description: &Description<'d>,
-        walked: &Walked<'d>,
-    ) -> Vec<&'d str> {
+    fn path_of(&self, entry: EntryRef, description: &Description<'d>, walked: &Walked<'d>) -> Vec<&'d str> {
         let Some(root) = description.root.filter(|root| root.unit == entry.unit) else {
             return Vec::new();
         };
@@ -258,9 +249,8 @@ impl<'a, 'd> FunctionInfos<'a, 'd> {
         symbol: Option<&str>,
         body: Option<Body>,
     ) -> FunctionInfo {
-        let declared = description
-            .declared
-            .and_then(|(unit, file, line)| Some((self.file(unit, file)?, line)));
+        let declared =
+            description.declared.and_then(|(unit, file, line)| Some((self.file(unit, file)?, line)));
         let path = || self.path_of(entry, description, walked);
         let stated = self.linkage(description);
         let named = self.name(description, stated, path, symbol, body);
@@ -343,19 +333,13 @@ impl<'a, 'd> FunctionInfos<'a, 'd> {
         let within = inner.filter(|m| !m.is_empty());
         let qualified = within.map_or(name.to_string(), |m| format!("{m}::{name}"));
         let path = body.map_or(StringId(u32::MAX), |b| b.file.path);
-        let qualify = |file: &str| {
-            crate_origin::qualify_by_file(&qualified, file, self.language.unit_crate.as_ref())
-        };
+        let qualify =
+            |file: &str| crate_origin::qualify_by_file(&qualified, file, self.language.unit_crate.as_ref());
         self.classifier.strings.with(path, qualify)
     }
 
     /// The readable name of a procedure without a mangled name.
-    fn plain_name(
-        &self,
-        known: &Known<'_>,
-        symbol: Option<&str>,
-        body: Option<Body>,
-    ) -> (String, Scheme) {
+    fn plain_name(&self, known: &Known<'_>, symbol: Option<&str>, body: Option<Body>) -> (String, Scheme) {
         let Known { plain, path, .. } = *known;
         if self.language.is_rust {
             let name = if path.is_empty() {
@@ -409,11 +393,7 @@ fn of_name(named: &NameFacts, module: Option<Origin>, file: Option<FileFacts>) -
 }
 
 /// The info of a bare symbol whose body lies in `file`, where that is known.
-pub(crate) fn of_symbol(
-    classifier: &Classifier<'_>,
-    symbol: &str,
-    file: Option<FileFacts>,
-) -> FunctionInfo {
+pub(crate) fn of_symbol(classifier: &Classifier<'_>, symbol: &str, file: Option<FileFacts>) -> FunctionInfo {
     let mut info = of_name(&classifier.symbol(symbol), classifier.module.origin, file);
     info.linkage = Some(classifier.strings.id(symbol));
     info

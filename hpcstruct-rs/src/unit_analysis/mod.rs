@@ -61,19 +61,9 @@ pub(crate) struct Piece {
 
 impl Piece {
     /// Directly in a procedure.
-    pub(crate) fn new(
-        range: Range<u64>,
-        line: Option<SourceLine>,
-        tag: Option<OverheadTag>,
-    ) -> Piece {
+    pub(crate) fn new(range: Range<u64>, line: Option<SourceLine>, tag: Option<OverheadTag>) -> Piece {
         let none = SourceLine { file: StringId(0), line: 0 };
-        Piece {
-            start: range.start,
-            end: range.end,
-            scope: u32::MAX,
-            line: line.unwrap_or(none),
-            tag,
-        }
+        Piece { start: range.start, end: range.end, scope: u32::MAX, line: line.unwrap_or(none), tag }
     }
 
     /// Innermost scope, an index into [`Function::scopes`].
@@ -117,11 +107,7 @@ pub(crate) struct Buffers<'d> {
     of_function: OfFunction,
 }
 
-pub(crate) fn analyse<'d>(
-    inputs: &Inputs<'_, 'd>,
-    unit: u32,
-    buffers: &mut Buffers<'d>,
-) -> UnitAnalysis {
+pub(crate) fn analyse<'d>(inputs: &Inputs<'_, 'd>, unit: u32, buffers: &mut Buffers<'d>) -> UnitAnalysis {
     let Buffers { walked, rows, infos, of_function } = buffers;
     let entries = inputs.debug.entries_of(unit);
     let begins = |address| inputs.image.code_at(address).is_some();

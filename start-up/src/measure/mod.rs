@@ -54,8 +54,7 @@ pub fn calibrate(
         // Last, as their workers spin long after a region.
         for library in &libraries {
             for workers in worker_counts(cores) {
-                let is_it =
-                    |row: &Row| (row.construct, row.workers) == (library.construct(), workers);
+                let is_it = |row: &Row| (row.construct, row.workers) == (library.construct(), workers);
                 if !passes.are_steady(is_it) {
                     library.measure(&balanced, workers).into_iter().for_each(|row| passes.add(row));
                 }

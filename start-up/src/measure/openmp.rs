@@ -18,11 +18,7 @@ pub(super) struct Runtime {
 
 /// The runtimes, those first whose workers spin for a shorter time.
 pub(super) const LIBRARIES: [Runtime; 2] = [
-    Runtime {
-        construct: Construct::Libgomp,
-        names: &[c"libgomp.so.1"],
-        pause: Duration::from_millis(20),
-    },
+    Runtime { construct: Construct::Libgomp, names: &[c"libgomp.so.1"], pause: Duration::from_millis(20) },
     // Its workers spin for KMP_BLOCKTIME, 200 ms.
     Runtime {
         construct: Construct::Libomp,
@@ -44,9 +40,7 @@ impl Library {
     /// Loads it. The error says why not.
     pub(super) fn open(runtime: Runtime) -> Result<Library, &'static str> {
         // SAFETY: a NUL-terminated name. Loading runs the initialisers of a system library.
-        let load = |name: &&CStr| unsafe {
-            libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL)
-        };
+        let load = |name: &&CStr| unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
         let handles = runtime.names.iter().map(load);
         let handle = handles.into_iter().find(|h| !h.is_null()).ok_or("is not installed")?;
         // SAFETY: a handle that is never closed, and a NUL-terminated name.

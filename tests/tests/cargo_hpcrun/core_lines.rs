@@ -14,9 +14,14 @@ use std::path::{Path, PathBuf};
 fn the_drop_in_may_be_the_projects_own_patch() {
     let _cores = one_core();
     let drop_in = workspace().join("work-stealing-rt/rayon-core");
-    let project = Project::of("patched", &format!(
-                "[dependencies]\nrayon-core = \"1.13\"\n[patch.crates-io]\nrayon-core = {{ path = {drop_in:?} }}"
-            ), JOIN_MAIN).locked();
+    let project = Project::of(
+        "patched",
+        &format!(
+            "[dependencies]\nrayon-core = \"1.13\"\n[patch.crates-io]\nrayon-core = {{ path = {drop_in:?} }}"
+        ),
+        JOIN_MAIN,
+    )
+    .locked();
     let outcome = project.run(&["-e", "cpu-time@1000"]).succeed();
     assert_eq!(outcome.ours(), [""; 0], "nothing needs to be said");
     assert_rooted(&project.database("hpcrun-patched-database"), "patched");
@@ -154,8 +159,7 @@ fn rayon_core_may_have_another_name_and_be_in_build_scripts_and_macros() {
 }
 
 /// rayon-core and what it needs.
-const CORE_PACKAGES: [&str; 4] =
-    ["rayon-core", "crossbeam-deque", "crossbeam-epoch", "crossbeam-utils"];
+const CORE_PACKAGES: [&str; 4] = ["rayon-core", "crossbeam-deque", "crossbeam-epoch", "crossbeam-utils"];
 
 /// Where cargo keeps a package that this workspace uses.
 fn package_folder(name: &str) -> PathBuf {
@@ -170,11 +174,10 @@ fn package_folder(name: &str) -> PathBuf {
 /// A project that has its dependencies in a folder of its own: rayon-core under another number.
 fn vendored(test: &str, version: &str) -> Project {
     cached();
-    let project = Project::of(test, &format!("[dependencies]\nrayon-core = \"={version}\""), JOIN_MAIN)
-        .file(
-            ".cargo/config.toml",
-            "[source.crates-io]\nreplace-with = \"vendored\"\n[source.vendored]\ndirectory = \"vendor\"\n",
-        );
+    let project = Project::of(test, &format!("[dependencies]\nrayon-core = \"={version}\""), JOIN_MAIN).file(
+        ".cargo/config.toml",
+        "[source.crates-io]\nreplace-with = \"vendored\"\n[source.vendored]\ndirectory = \"vendor\"\n",
+    );
     for name in CORE_PACKAGES {
         let from = package_folder(name);
         let to = project.folder.join("vendor").join(name);

@@ -6,8 +6,7 @@ mod project;
 mod settings;
 
 use crate::project::{
-    CHANNELS_MAIN, Outcome, Project, RAYON_MAIN, THREADS_MAIN, TOKIO_CHAIN, TOKIO_MAIN,
-    assert_rooted,
+    CHANNELS_MAIN, Outcome, Project, RAYON_MAIN, THREADS_MAIN, TOKIO_CHAIN, TOKIO_MAIN, assert_rooted,
 };
 use hpcrun_tests::run::Spec;
 use hpcrun_tests::tools::{check, interruptible, one_core};
@@ -36,10 +35,7 @@ fn a_rayon_program_has_its_tasks_under_main_and_its_files_stay() {
     assert_eq!(outcome.ours(), [""; 0], "nothing needs to be said");
     // The program's own output first, then the report; the source where the user has it.
     let first = outcome.stdout.lines().next().unwrap_or_default();
-    assert!(
-        first.starts_with("sum ") && first.ends_with(" of 3 threads at src/main.rs"),
-        "{outcome:#?}"
-    );
+    assert!(first.starts_with("sum ") && first.ends_with(" of 3 threads at src/main.rs"), "{outcome:#?}");
     assert!(outcome.stdout.contains("\nquality: "), "{outcome:#?}");
     assert!(outcome.stdout.contains("hard::burn"), "{outcome:#?}");
     assert_rooted(&project.database("hpcrun-hard-database"), "hard");
@@ -91,8 +87,7 @@ fn the_published_rayon_can_be_kept() {
 fn channels_are_replaced_and_do_the_same() {
     let _cores = one_core();
     let project =
-        Project::of("channels", "[dependencies]\ncrossbeam-channel = \"0.5\"", CHANNELS_MAIN)
-            .locked();
+        Project::of("channels", "[dependencies]\ncrossbeam-channel = \"0.5\"", CHANNELS_MAIN).locked();
     let build = |arguments: &[&str]| {
         let outcome = project.run(arguments).succeed();
         (PathBuf::from(outcome.stdout.trim()), outcome.ours().join("\n"))
@@ -143,11 +138,7 @@ fn tasks_of_tokio_are_under_who_has_spawned_them() {
     for (path, seconds) in expected {
         // A burn's end is not the clock's.
         let allowed = 0.06 * seconds + 0.012;
-        assert!(
-            (shown[path] - seconds).abs() < allowed,
-            "{path}: {} s, not {seconds}",
-            shown[path]
-        );
+        assert!((shown[path] - seconds).abs() < allowed, "{path}: {} s, not {seconds}", shown[path]);
     }
 }
 
@@ -230,9 +221,8 @@ fn a_workspace_has_many_programs() {
 #[test]
 fn what_there_is_in_the_place_of_a_program_is_named() {
     let _cores = one_core();
-    let package = |name: &str| {
-        format!("[package]\nname = \"{name}\"\nversion = \"1.2.3\"\nedition = \"2024\"\n")
-    };
+    let package =
+        |name: &str| format!("[package]\nname = \"{name}\"\nversion = \"1.2.3\"\nedition = \"2024\"\n");
     let project = Project::new("choices")
         .file("Cargo.toml", "[workspace]\nmembers = [\"app\", \"lib\", \"bare\"]\nresolver = \"3\"")
         .file("app/Cargo.toml", &package("app"))

@@ -234,9 +234,8 @@ impl Project {
 
     /// A manifest with these further lines.
     pub(crate) fn manifest(self, name: &str, lines: &str) -> Project {
-        let text = format!(
-            "[package]\nname = \"{name}\"\nversion = \"0.3.0\"\nedition = \"2021\"\n{lines}\n"
-        );
+        let text =
+            format!("[package]\nname = \"{name}\"\nversion = \"0.3.0\"\nedition = \"2021\"\n{lines}\n");
         self.file("Cargo.toml", &text)
     }
 
@@ -359,9 +358,7 @@ pub(crate) fn cargo() -> PathBuf {
 pub(crate) fn cached() {
     static FETCHED: OnceLock<()> = OnceLock::new();
     FETCHED.get_or_init(|| {
-        check(
-            Command::new(cargo()).args(["fetch", "--locked", "--quiet"]).current_dir(workspace()),
-        );
+        check(Command::new(cargo()).args(["fetch", "--locked", "--quiet"]).current_dir(workspace()));
     });
 }
 

@@ -1,8 +1,6 @@
 //! What users set, for cargo or for a package: it is heeded, and the program still has its lines.
 
-use crate::project::{
-    JOIN_MAIN, Outcome, Project, RAYON_MAIN, THREADS_MAIN, assert_rooted, logging_wrapper,
-};
+use crate::project::{JOIN_MAIN, Outcome, Project, RAYON_MAIN, THREADS_MAIN, assert_rooted, logging_wrapper};
 use hpcrun_tests::tools::{one_core, tool_path};
 use std::fs;
 
@@ -98,10 +96,7 @@ fn main() {
         .locked();
     let before = project.files();
     let mut command = project.bare(&["--manifest-path", "../Cargo.toml", "-o", "../a-database"]);
-    command
-        .current_dir(project.folder.join("src"))
-        .env("GIVEN_VALUE", "given")
-        .env("FORCED_VALUE", "given");
+    command.current_dir(project.folder.join("src")).env("GIVEN_VALUE", "given").env("FORCED_VALUE", "given");
     let outcome = Outcome::of(&mut command).succeed();
     for line in [
         r##"PLAIN_VALUE Ok("a 'b' # \"c\"")"##.to_owned(),

@@ -14,8 +14,8 @@
 pub use work_stealing_rt::{
     BroadcastContext, FnContext, Scope, ScopeFifo, ThreadBuilder, ThreadPool, ThreadPoolBuildError,
     ThreadPoolBuilder, Yield, broadcast, current_num_threads, current_thread_has_pending_tasks,
-    current_thread_index, in_place_scope, in_place_scope_fifo, join, join_context, max_num_threads,
-    scope, scope_fifo, spawn, spawn_broadcast, spawn_fifo, yield_local, yield_now,
+    current_thread_index, in_place_scope, in_place_scope_fifo, join, join_context, max_num_threads, scope,
+    scope_fifo, spawn, spawn_broadcast, spawn_fifo, yield_local, yield_now,
 };
 #[allow(deprecated)]
 pub use work_stealing_rt::{Configuration, initialize};

@@ -204,12 +204,8 @@ impl<S: ThreadSpawn> ThreadPoolBuilder<S> {
             if index == 0 && self.use_current_thread {
                 continue;
             }
-            let thread = ThreadBuilder {
-                hold: Hold::new(pool.pool()),
-                index,
-                name,
-                stack_size: self.stack_size,
-            };
+            let thread =
+                ThreadBuilder { hold: Hold::new(pool.pool()), index, name, stack_size: self.stack_size };
             self.spawn.spawn(thread).map_err(Cause::Thread)?;
         }
         // Last, since a thread cannot stop being a worker.

@@ -28,12 +28,8 @@ impl fmt::Display for ThreadPoolBuildError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
             // The two texts that programs written for rayon may compare.
-            Cause::GlobalExists => {
-                f.write_str("The global thread pool has already been initialized.")
-            }
-            Cause::AlreadyInPool => {
-                f.write_str("The current thread is already part of another thread pool.")
-            }
+            Cause::GlobalExists => f.write_str("The global thread pool has already been initialized."),
+            Cause::AlreadyInPool => f.write_str("The current thread is already part of another thread pool."),
             Cause::Variable(name, text) => {
                 write!(f, "{name} is {text:?}; set it to a number of threads, or unset it")
             }

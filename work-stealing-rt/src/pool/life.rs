@@ -66,10 +66,7 @@ impl Pool {
         let begun = self.begun.load(Ordering::Relaxed);
         if left == EXITS || self.handlers.exit.is_none() || begun == 0 {
             self.tell_all(|worker| &worker.terminate);
-        } else if self
-            .pending
-            .compare_exchange(0, EXITS | begun, Ordering::AcqRel, Ordering::Relaxed)
-            .is_ok()
+        } else if self.pending.compare_exchange(0, EXITS | begun, Ordering::AcqRel, Ordering::Relaxed).is_ok()
         {
             // On failure the pool's current thread has spawned a task, whose end calls this again.
             self.tell_all(|worker| &worker.exit);

@@ -108,8 +108,7 @@ impl Sleep {
     #[inline(always)]
     pub(crate) fn wake(&self, index: usize) -> bool {
         let parker = &self.parkers[index];
-        let claim =
-            parker.word().compare_exchange(PARKED, CLAIMED, Ordering::AcqRel, Ordering::Relaxed);
+        let claim = parker.word().compare_exchange(PARKED, CLAIMED, Ordering::AcqRel, Ordering::Relaxed);
         if claim.is_ok() {
             self.counts.fetch_add(SEARCHER - SLEEPER, Ordering::SeqCst);
             // What was available when the counts were last seen is visible to the woken worker.
@@ -149,9 +148,7 @@ impl Sleep {
         let asleep = latch.announce_sleep();
         let found = if asleep { look() } else { None };
         let retract = !asleep || found.is_some();
-        if retract
-            && word.compare_exchange(PARKED, AWAKE, Ordering::AcqRel, Ordering::Acquire).is_ok()
-        {
+        if retract && word.compare_exchange(PARKED, AWAKE, Ordering::AcqRel, Ordering::Acquire).is_ok() {
             self.counts.fetch_add(SEARCHER - SLEEPER, Ordering::SeqCst);
             return found;
         }

@@ -37,10 +37,7 @@ impl Host for Program {
         }
     }
 
-    fn enter<R>(
-        first: impl FnOnce() -> Tracked,
-        change: impl FnOnce(&mut Tracked) -> R,
-    ) -> Option<R> {
+    fn enter<R>(first: impl FnOnce() -> Tracked, change: impl FnOnce(&mut Tracked) -> R) -> Option<R> {
         thread_local! {
             static THREAD: RefCell<Option<Box<Tracked>>> = const { RefCell::new(None) };
         }

@@ -10,9 +10,7 @@ use crate::model::critical_path::{CriticalPath, Procedure, Segment};
 use crate::model::hash::FastMap;
 use crate::model::warnings::Warnings;
 use crate::sources::measurements::ProcessInput;
-use hpc_formats::critical_path::{
-    self as file, Edge, OnPath, Place, ProcedureName, Rank, RankShare, Site,
-};
+use hpc_formats::critical_path::{self as file, Edge, OnPath, Place, ProcedureName, Rank, RankShare, Site};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
@@ -57,8 +55,7 @@ pub fn join(processes: &mut [ProcessInput], warnings: &mut Warnings) -> Vec<Job>
     }
     let joined = jobs.into_values().filter_map(|job| {
         let last = job.values().copied();
-        let last =
-            last.max_by_key(|index| (of(&processes[*index]).map(|(path, _)| path.span), *index));
+        let last = last.max_by_key(|index| (of(&processes[*index]).map(|(path, _)| path.span), *index));
         Some(join_one(processes, job, last?, warnings))
     });
     joined.collect()
@@ -85,8 +82,7 @@ fn join_one(
             continue;
         };
         let on_path = part.on_path.into_iter();
-        path.on_path =
-            on_path.map(|((profile, record), time)| OnPath { profile, record, time }).collect();
+        path.on_path = on_path.map(|((profile, record), time)| OnPath { profile, record, time }).collect();
         path.segments = part.segments;
         path.count_beside(file::SHORT);
         if index != last {
@@ -103,9 +99,8 @@ fn join_one(
             procedure.on_path = part.marks.get(&key).copied().unwrap_or(0);
         }
         let functions = rank.names.iter();
-        let functions = functions.filter(|(key, name)| {
-            matches!(name, ProcedureName::Function(..)) && savings.contains_key(key)
-        });
+        let functions = functions
+            .filter(|(key, name)| matches!(name, ProcedureName::Function(..)) && savings.contains_key(key));
         path.procedures.extend(functions.map(|(key, name)| file::Procedure {
             name: name.clone(),
             work: 0,
@@ -118,10 +113,8 @@ fn join_one(
             path.rank = None;
         }
     }
-    let missing: Vec<String> = (0..ranks.min(1 << 20))
-        .filter(|rank| !job.contains_key(rank))
-        .map(|rank| rank.to_string())
-        .collect();
+    let missing: Vec<String> =
+        (0..ranks.min(1 << 20)).filter(|rank| !job.contains_key(rank)).map(|rank| rank.to_string()).collect();
     if !missing.is_empty() {
         warnings.add(format!(
             "of {ranks} ranks, {} left no critical path: {}; the path goes only through the others: see how \
@@ -170,12 +163,7 @@ fn follow(
         });
         let Some((process, rank, export)) = from else {
             // It was forgotten there to bound the memory, or the process has left nothing.
-            segments.push(file::Segment {
-                begin: Site::Unknown,
-                edge: Edge::Folded,
-                thread: None,
-                ..before
-            });
+            segments.push(file::Segment { begin: Site::Unknown, edge: Edge::Folded, thread: None, ..before });
             break;
         };
         at = process;
@@ -213,11 +201,7 @@ fn add_samples<'a>(part: &mut Part, samples: impl Iterator<Item = &'a OnPath>) {
 }
 
 /// What zeroing each procedure saves when all processes' ends count, by its number in messages.
-fn savings(
-    processes: &[ProcessInput],
-    job: &BTreeMap<u32, usize>,
-    last: usize,
-) -> HashMap<u64, u64> {
+fn savings(processes: &[ProcessInput], job: &BTreeMap<u32, usize>, last: usize) -> HashMap<u64, u64> {
     let of = |index: usize| of(&processes[index]);
     let Some((longest, rank)) = of(last) else {
         return HashMap::new();
@@ -291,9 +275,11 @@ fn assemble_one(job: &Job, parts: &BTreeMap<usize, (u32, CriticalPath)>) -> Opti
             *sum = sum.saturating_add(*edges);
         }
         for procedure in &part.procedures {
-            let sum = procedures
-                .entry(Arc::clone(&procedure.name.place))
-                .or_insert_with(|| Procedure { work: 0, on_path: 0, ..procedure.clone() });
+            let sum = procedures.entry(Arc::clone(&procedure.name.place)).or_insert_with(|| Procedure {
+                work: 0,
+                on_path: 0,
+                ..procedure.clone()
+            });
             sum.work = sum.work.saturating_add(procedure.work);
             sum.on_path = sum.on_path.saturating_add(procedure.on_path);
             sum.zeroed_span = sum.zeroed_span.min(procedure.zeroed_span);
@@ -317,12 +303,7 @@ mod tests {
         file::Segment { begin, end, edge, rank: None, thread, time, count: 1 }
     }
 
-    fn process(
-        rank: u32,
-        span: u64,
-        segments: Vec<file::Segment<Site>>,
-        part: Rank<Site>,
-    ) -> ProcessInput {
+    fn process(rank: u32, span: u64, segments: Vec<file::Segment<Site>>, part: Rank<Site>) -> ProcessInput {
         let path = file::CriticalPath {
             span,
             segments,
@@ -381,12 +362,7 @@ mod tests {
 
     fn receiver(export: u32, time: u64) -> ProcessInput {
         let part = Rank { savings: vec![(7, 35)], ..Rank::default() };
-        process(
-            2,
-            time + 20,
-            vec![remote(0, export, time), segment(Site::Unknown, Edge::Message, 20)],
-            part,
-        )
+        process(2, time + 20, vec![remote(0, export, time), segment(Site::Unknown, Edge::Message, 20)], part)
     }
 
     #[test]
@@ -397,14 +373,11 @@ mod tests {
         assert_eq!(jobs[0].order, [0, 0, 0, 1]);
         assert!(!jobs[0].is_whole, "rank 1 is missing");
         let [sender, receiver] = processes.map(|p| p.critical_path.expect("it has one"));
-        let times =
-            |path: &file::CriticalPath| path.segments.iter().map(|s| s.time).collect::<Vec<_>>();
+        let times = |path: &file::CriticalPath| path.segments.iter().map(|s| s.time).collect::<Vec<_>>();
         assert_eq!((times(&sender), times(&receiver)), (vec![20, 9, 21], vec![20]));
         assert_eq!(sender.on_path, [OnPath { profile: 1, record: 2, time: 7 }]);
         // Without the procedure the sender's end counts, too: 70 - min(35, 70 - 60 + 10).
-        let times = |path: &file::CriticalPath| {
-            (path.procedures[0].on_path, path.procedures[0].zeroed_span)
-        };
+        let times = |path: &file::CriticalPath| (path.procedures[0].on_path, path.procedures[0].zeroed_span);
         assert_eq!((times(&sender), times(&receiver)), ((30, 50), (5, 50)));
     }
 

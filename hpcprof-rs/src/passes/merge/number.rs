@@ -103,11 +103,7 @@ struct Names<'a> {
 }
 
 impl<'a> Names<'a> {
-    fn new(
-        symbols: &'a Symbols,
-        contexts: &ContextTree,
-        loops: &ParallelLoops,
-    ) -> (Names<'a>, Code) {
+    fn new(symbols: &'a Symbols, contexts: &ContextTree, loops: &ParallelLoops) -> (Names<'a>, Code) {
         let scopes = || contexts.scopes().iter();
         let is_region = |s: &&Scope| matches!(s.kind, Kind::Loop | Kind::Partial);
         let is_procedure = |s: &&Scope| !is_region(s) && s.kind != Kind::Line;
@@ -185,9 +181,7 @@ impl<'a> Names<'a> {
             name: known.name.clone(),
             quoted: known.name_from_source,
             entry: self.procedure(key.entry),
-            call: key
-                .call
-                .map(|call| self.location(Line { line: known.line.unwrap_or(call.line), ..call })),
+            call: key.call.map(|call| self.location(Line { line: known.line.unwrap_or(call.line), ..call })),
             counts: known.counts,
             shared_by: known.sharing + 1,
             task_ns: 0,
@@ -213,8 +207,7 @@ impl<'a> Names<'a> {
     fn scope_ranks(&self, tree: &ContextTree) -> Vec<u32> {
         let scopes: Vec<&Scope> = tree.scopes().iter().collect();
         let mut sorted: Vec<u32> = (0..scopes.len() as u32).collect();
-        let lines =
-            |line: Option<Line>| line.map(|line| self.location(line)).map(|l| (l.file, l.line));
+        let lines = |line: Option<Line>| line.map(|line| self.location(line)).map(|l| (l.file, l.line));
         let key = |index: &u32| {
             let s = scopes[*index as usize];
             let place = (lines(s.line), lines(s.call), s.column, s.is_runtime);
@@ -272,10 +265,7 @@ fn modules(symbols: &Symbols) -> (Vec<code::Module>, Vec<u32>) {
 }
 
 /// These procedures, each once, in their order.
-fn sorted(
-    symbols: &Symbols,
-    procedures: impl Iterator<Item = ProcedureIndex>,
-) -> Vec<ProcedureIndex> {
+fn sorted(symbols: &Symbols, procedures: impl Iterator<Item = ProcedureIndex>) -> Vec<ProcedureIndex> {
     let mut sorted: Vec<ProcedureIndex> = procedures.collect();
     sorted.sort_unstable();
     sorted.dedup();
@@ -286,8 +276,7 @@ fn sorted(
 /// The order of procedures: name, module, declaration, origin.
 fn by_name(symbols: &Symbols, a: ProcedureIndex, b: ProcedureIndex) -> Ordering {
     let (a, b) = (symbols.procedure(a), symbols.procedure(b));
-    let module =
-        |m: Option<_>| m.map(|m| symbols.module(m)).map(|m| (&m.path, &m.build_id, m.stamp));
+    let module = |m: Option<_>| m.map(|m| symbols.module(m)).map(|m| (&m.path, &m.build_id, m.stamp));
     let line = |line: Option<Line>| line.map(|l| (symbols.text(l.file), l.line));
     let name = symbols.text(a.name).cmp(symbols.text(b.name));
     name.then_with(|| module(a.module).cmp(&module(b.module)))

@@ -168,9 +168,7 @@ impl PathState {
             }
             ThreadRoot::Worker(runtime, root) if self.unknown_caller.is_none() => {
                 let is_task = |s: &FrameScope| {
-                    s.procedure != root
-                        && origin(s) == Origin::User
-                        && !runtime.has(symbols, s.procedure)
+                    s.procedure != root && origin(s) == Origin::User && !runtime.has(symbols, s.procedure)
                 };
                 if frame.scopes.iter().any(is_task) {
                     self.unknown_caller = Some(runtime);
@@ -260,8 +258,7 @@ impl<'a> PathResolver<'a> {
             }
             // A parent has a smaller index, so this ends.
             // Time without a place hangs on its thread's root.
-            if let Some(Record::Partial { parent: parent @ 1.., .. }) = self.profile.record(record)
-            {
+            if let Some(Record::Partial { parent: parent @ 1.., .. }) = self.profile.record(record) {
                 record = parent as usize;
                 continue;
             }
@@ -323,13 +320,9 @@ impl<'a> PathResolver<'a> {
         let state = match step {
             Step::Entry => PathState::default(),
             Step::Partial(cause) => partial(None, cause, out),
-            Step::Placeless { outer, cause } => {
-                partial(self.steps.state(outer).logical.context, cause, out)
-            }
+            Step::Placeless { outer, cause } => partial(self.steps.state(outer).logical.context, cause, out),
             Step::Anchor(outer) => below_anchor(self.steps.state(outer)),
-            Step::Note { outer, ip, lip, kind } => {
-                extend(self.steps.state(outer), (ip, lip), kind, out)
-            }
+            Step::Note { outer, ip, lip, kind } => extend(self.steps.state(outer), (ip, lip), kind, out),
         };
         self.steps.add(step, &state)
     }
@@ -423,9 +416,7 @@ fn around(profile: &Profile<'_>, record: usize) -> Result<(Note, usize), Outer> 
         Some(Record::Anchor { thread, node }) => return Err(Outer::Anchor(thread, node)),
         Some(Record::Entry) => Step::Entry,
         Some(Record::Partial { cause, .. }) => Step::Partial(PartialCause::Recorded(cause)),
-        Some(Record::Root | Record::Metric { .. }) | None => {
-            Step::Partial(PartialCause::DamagedRecord)
-        }
+        Some(Record::Root | Record::Metric { .. }) | None => Step::Partial(PartialCause::DamagedRecord),
     }))
 }
 
@@ -519,8 +510,7 @@ fn tag_in_force(outer: Option<Text>, frame: &Frame) -> Option<Text> {
 /// Adds the names of all partial roots, so that [`partial`] finds them.
 pub fn add_partial_roots(symbols: &mut Symbols) {
     let recorded = LossCause::ALL.into_iter().map(PartialCause::Recorded);
-    let found =
-        [PartialCause::DamagedRecord, PartialCause::MissingContext, PartialCause::EmptyPath];
+    let found = [PartialCause::DamagedRecord, PartialCause::MissingContext, PartialCause::EmptyPath];
     for cause in recorded.chain(found) {
         let procedure = partial_root(symbols.intern(cause.name()));
         symbols.add_procedure(procedure);
@@ -532,24 +522,13 @@ fn partial_root(name: Text) -> Procedure {
 }
 
 /// The state right under the partial root of a cause, or under that of time without a place.
-pub fn partial(
-    above: Option<ContextIndex>,
-    cause: PartialCause,
-    out: &mut Projections<'_>,
-) -> PathState {
+pub fn partial(above: Option<ContextIndex>, cause: PartialCause, out: &mut Projections<'_>) -> PathState {
     let name = out.symbols.find_text(cause.name()).map(partial_root);
     let Some(procedure) = name.and_then(|root| out.symbols.find_procedure(&root)) else {
         return PathState::default();
     };
-    let scope = Scope {
-        kind: Kind::Partial,
-        procedure,
-        line: None,
-        call: None,
-        column: 0,
-        is_runtime: false,
-    };
-    let root =
-        Innermost { context: Some(out.contexts.child(above, scope)), ..Innermost::default() };
+    let scope =
+        Scope { kind: Kind::Partial, procedure, line: None, call: None, column: 0, is_runtime: false };
+    let root = Innermost { context: Some(out.contexts.child(above, scope)), ..Innermost::default() };
     PathState { logical: root, physical: root, partial: Some(cause), ..PathState::default() }
 }

@@ -39,17 +39,16 @@ pub fn merge(
 ) -> Result<Merged> {
     let profiles: Vec<_> = inputs.measurements.profiles().collect();
     let begin = || Spool::new(directory).map(Shard::new);
-    let shards =
-        parallel::for_each(&profiles, threads, begin, |shard, index, (process, thread)| {
-            let added = match shard {
-                Ok(known) => known.add(inputs, index, *process, thread),
-                Err(_) => return,
-            };
-            if let Err(error) = added {
-                *shard = Err(error);
-            }
-            progress(thread.size());
-        });
+    let shards = parallel::for_each(&profiles, threads, begin, |shard, index, (process, thread)| {
+        let added = match shard {
+            Ok(known) => known.add(inputs, index, *process, thread),
+            Err(_) => return,
+        };
+        if let Err(error) = added {
+            *shard = Err(error);
+        }
+        progress(thread.size());
+    });
     let written: io::Result<Vec<Finished>> = shards.into_iter().map(|s| s?.finish()).collect();
     let mut merged = Merged::default();
     for shard in written.map_err(Error::io("write values to", directory))? {

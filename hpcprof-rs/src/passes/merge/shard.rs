@@ -12,8 +12,8 @@ use crate::passes::parallel_loops::recognise::LoopFinder;
 use crate::passes::summarise;
 use crate::sources::measurements::{Measurements, ThreadInput};
 use hpc_formats::profile::{
-    EFFORT_SQUARES, Header, IDLENESS, IDLENESS_SQUARES, Profile, Record, SAMPLES, Unit,
-    VALUES_PER_RECORD, WORK, WORK_SQUARES,
+    EFFORT_SQUARES, Header, IDLENESS, IDLENESS_SQUARES, Profile, Record, SAMPLES, Unit, VALUES_PER_RECORD,
+    WORK, WORK_SQUARES,
 };
 use std::collections::BTreeMap;
 use std::io;

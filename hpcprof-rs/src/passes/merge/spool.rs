@@ -47,12 +47,7 @@ const BUFFER: usize = 1 << 20;
 impl Spool {
     /// A new file in `directory`, which has no name.
     pub fn new(directory: &Path) -> io::Result<Spool> {
-        Ok(Spool {
-            file: tempfile::tempfile_in(directory)?,
-            buffer: Vec::new(),
-            written: 0,
-            last: (0, 0),
-        })
+        Ok(Spool { file: tempfile::tempfile_in(directory)?, buffer: Vec::new(), written: 0, last: (0, 0) })
     }
 
     /// Begins the entries of a thread.
@@ -159,9 +154,7 @@ mod tests {
         spool.flush().expect("room");
         for (range, entries) in ranges.iter().zip(&threads).rev() {
             let mut read = Vec::new();
-            spool
-                .read(*range, 4, &mut Vec::new(), |entry| read.push(entry.clone()))
-                .expect("entries");
+            spool.read(*range, 4, &mut Vec::new(), |entry| read.push(entry.clone())).expect("entries");
             assert_eq!(&read, entries);
         }
     }

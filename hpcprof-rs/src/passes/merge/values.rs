@@ -147,10 +147,7 @@ pub struct Spreads {
 
 impl Spreads {
     fn new(contexts: usize, metrics: &[usize]) -> Spreads {
-        Spreads {
-            metrics: metrics.to_vec(),
-            all: vec![Spread::default(); contexts * metrics.len()],
-        }
+        Spreads { metrics: metrics.to_vec(), all: vec![Spread::default(); contexts * metrics.len()] }
     }
 
     /// The spread of a metric in a folded context, if it was wanted.
@@ -173,10 +170,7 @@ impl Sums {
     fn new<S>(inputs: &Inputs<'_, S>) -> Sums {
         let numbered = inputs.numbered;
         let values = |of: &Numbers| Values::of_nodes(inputs.layout.metrics, of.len() as usize);
-        Sums {
-            logical: values(&numbered.logical),
-            physical: numbered.physical.as_ref().map(values),
-        }
+        Sums { logical: values(&numbered.logical), physical: numbered.physical.as_ref().map(values) }
     }
 
     fn add(&mut self, other: &Sums) {
@@ -220,10 +214,7 @@ pub struct Added<R> {
 
 /// Adds up all values. A worker calls `first` before it takes its part in the last run. The sink gets the
 /// sums of all runs but the last.
-pub fn add_up<S: Sink, R>(
-    inputs: Inputs<'_, S>,
-    first: impl FnOnce() -> Result<R>,
-) -> Result<Added<R>> {
+pub fn add_up<S: Sink, R>(inputs: Inputs<'_, S>, first: impl FnOnce() -> Result<R>) -> Result<Added<R>> {
     let mut spreads = Spreads::new(inputs.folded.parents.len(), &inputs.layout.spread);
     // Threads are sorted by process, and processes by run.
     let run_of = |thread: &(usize, MergedThread)| inputs.runs[thread.1.summary.process];

@@ -109,8 +109,7 @@ fn task_times(loops: usize, (contexts, values): (&Numbers, &Values)) -> Vec<i64>
         } else {
             let is_same = above.is_some_and(|frame| loop_of(frame) == node.parallel_loop);
             let other = above.filter(|_| !is_same);
-            let other =
-                other.or_else(|| above.and_then(|frame| outer.get(&frame).copied().flatten()));
+            let other = other.or_else(|| above.and_then(|frame| outer.get(&frame).copied().flatten()));
             outer.insert(id, other);
             nearest.push(Some(id));
         }

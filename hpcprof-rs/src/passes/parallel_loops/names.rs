@@ -48,9 +48,7 @@ pub fn name(loops: &mut ParallelLoops, symbols: &Symbols, tree: &ContextTree) {
             (Some(found), _) => found.chain,
             (None, Some(chain)) => format!("{}.{method}", chain.join(".")),
             // Without a call of the program's the method alone says nothing.
-            (None, None) if key.call.is_none() || entry.contains("::plumbing::") => {
-                entry.to_owned()
-            }
+            (None, None) if key.call.is_none() || entry.contains("::plumbing::") => entry.to_owned(),
             (None, None) => method.to_owned(),
         };
         if key.column > 0 && has_twin {

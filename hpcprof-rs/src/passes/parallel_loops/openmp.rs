@@ -20,12 +20,10 @@ pub(super) fn is_outlined(name: &str) -> bool {
 
 /// Says how many tasks are not under their creators.
 pub fn warn<'a>(directives: impl Iterator<Item = &'a Directive>, warnings: &mut Warnings) {
-    let is_task =
-        |d: &&Directive| matches!(d.kind, DirectiveKind::GompTask | DirectiveKind::OmpTask);
+    let is_task = |d: &&Directive| matches!(d.kind, DirectiveKind::GompTask | DirectiveKind::OmpTask);
     let counts = directives.filter(is_task).map(|task| (task.uncaptured, task.executions));
-    let (uncaptured, all) = counts.fold((0_u64, 0_u64), |sum, task| {
-        (sum.0.saturating_add(task.0), sum.1.saturating_add(task.1))
-    });
+    let (uncaptured, all) =
+        counts.fold((0_u64, 0_u64), |sum, task| (sum.0.saturating_add(task.0), sum.1.saturating_add(task.1)));
     if uncaptured > 0 {
         warnings.add(format!(
             "{uncaptured} of {all} tasks of OpenMP are under their region, not under their creators: a \
@@ -41,8 +39,7 @@ pub fn mark<'a>(
     table: &mut FrameTable,
     symbols: &mut Symbols,
 ) {
-    let is_told =
-        |d: &&Directive| !matches!(d.kind, DirectiveKind::TbbAlgorithm | DirectiveKind::TbbTask);
+    let is_told = |d: &&Directive| !matches!(d.kind, DirectiveKind::TbbAlgorithm | DirectiveKind::TbbTask);
     for Directive { place, kind, .. } in directives.filter(is_told) {
         let Some(module) = map.module(*place) else { continue };
         let Some(known) = table.get_mut(&(module, place.offset())) else { continue };

@@ -1,9 +1,7 @@
 //! The crate framehop as a reference: an independent unwinder whose walks are compared with ours.
 
 use framehop::x86_64::{CacheX86_64, UnwindRegsX86_64, UnwinderX86_64};
-use framehop::{
-    ExplicitModuleSectionInfo, FrameAddress, Module, MustNotAllocateDuringUnwind, Unwinder,
-};
+use framehop::{ExplicitModuleSectionInfo, FrameAddress, Module, MustNotAllocateDuringUnwind, Unwinder};
 use hpcrun_core::unwind::registers::number;
 use hpcrun_core::unwind::{Registers, StackBounds, loadmap};
 
@@ -33,12 +31,7 @@ impl Framehop {
     }
 
     /// Calls `visit` with the look-up address of each frame of the calling thread's stack.
-    pub(crate) fn walk(
-        &mut self,
-        registers: Registers,
-        bounds: StackBounds,
-        mut visit: impl FnMut(u64),
-    ) {
+    pub(crate) fn walk(&mut self, registers: Registers, bounds: StackBounds, mut visit: impl FnMut(u64)) {
         let mut read = |a: u64| {
             if a >= bounds.low && a + 8 <= bounds.high {
                 // SAFETY: the word is within the calling thread's own stack.

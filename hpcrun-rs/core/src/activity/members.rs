@@ -72,8 +72,7 @@ pub(super) struct Member {
 impl Member {
     /// Its id in the namespace of a process of this view, if it is the same.
     pub(super) fn process_in(&self, view: u64) -> Option<u32> {
-        let is_known =
-            view != 0 && self.view.load(Relaxed) == view && self.key.load(Acquire) > REMOVED;
+        let is_known = view != 0 && self.view.load(Relaxed) == view && self.key.load(Acquire) > REMOVED;
         is_known.then(|| self.process.load(Relaxed))
     }
 

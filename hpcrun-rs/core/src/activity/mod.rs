@@ -14,8 +14,7 @@ mod silence;
 pub use members::{set_process, set_quota, set_threads};
 pub use node::{Slot, State, acquire, attach};
 pub use runtimes::{
-    MAX_RUNTIMES, Refusal, discount, peak_workers, publish_count, register_runtime, runtime,
-    runtimes,
+    MAX_RUNTIMES, Refusal, discount, peak_workers, publish_count, register_runtime, runtime, runtimes,
 };
 pub use silence::{estimated_ns, set_distance};
 
@@ -124,8 +123,7 @@ pub fn begin_work() -> u64 {
         // Of several threads, the first counts.
         let since = still_since.swap(0, Ordering::Relaxed);
         let now = system::clock(libc::CLOCK_MONOTONIC);
-        still_ns
-            .fetch_add(now.saturating_sub(if since == 0 { now } else { since }), Ordering::Relaxed);
+        still_ns.fetch_add(now.saturating_sub(if since == 0 { now } else { since }), Ordering::Relaxed);
     }
     still_ns.load(Ordering::Relaxed)
 }

@@ -33,9 +33,7 @@ use crate::system;
 use hpc_formats::numbered;
 use std::ffi::CStr;
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{
-    AtomicI32, AtomicI64, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::*,
-};
+use std::sync::atomic::{AtomicI32, AtomicI64, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 
 /// Slots of a table: 64 bytes each; only touched pages take memory.
 const SLOTS: usize = 16_384;
@@ -347,8 +345,7 @@ pub(super) fn take_correction() -> i64 {
 pub fn attach(path: Option<&CStr>) -> bool {
     let own = || {
         let table = memory::map_anonymous(size_of::<Table>())?;
-        let arguments =
-            [table.as_ptr() as usize, size_of::<Table>(), libc::MADV_WIPEONFORK as usize];
+        let arguments = [table.as_ptr() as usize, size_of::<Table>(), libc::MADV_WIPEONFORK as usize];
         let [start, len, how] = arguments;
         // SAFETY: the mapping is fresh and ours.
         unsafe { system::call(libc::SYS_madvise, [start, len, how, 0, 0]) };

@@ -43,8 +43,7 @@ pub fn register_runtime(table: &'static RuntimeTable) -> Result<(), Refusal> {
         return Ok(());
     }
     for slot in &RUNTIMES {
-        let free =
-            slot.compare_exchange(ptr::null_mut(), address, Ordering::AcqRel, Ordering::Relaxed);
+        let free = slot.compare_exchange(ptr::null_mut(), address, Ordering::AcqRel, Ordering::Relaxed);
         if free.is_ok() {
             if COUNT.fetch_add(1, Ordering::AcqRel) == 0 {
                 take_slot();
@@ -74,8 +73,7 @@ pub fn runtime(index: usize) -> Option<&'static RuntimeTable> {
 fn take_slot() {
     let slot = node::acquire(0, 0);
     slot.inspect(|slot| slot.move_to(State::Runtimes, 0));
-    HOT.runtimes
-        .store(slot.map_or(ptr::null_mut(), |s| ptr::from_ref(s).cast_mut()), Ordering::Release);
+    HOT.runtimes.store(slot.map_or(ptr::null_mut(), |s| ptr::from_ref(s).cast_mut()), Ordering::Release);
 }
 
 /// Working workers that the node's table does not include: a process that is alone does not publish its
@@ -130,8 +128,7 @@ pub fn discount(workers: i32) {
 /// Frees the slot, because the process ends.
 pub(super) fn end() {
     // SAFETY: as in `shown`.
-    unsafe { HOT.runtimes.swap(ptr::null_mut(), Ordering::AcqRel).as_ref() }
-        .inspect(|s| s.release());
+    unsafe { HOT.runtimes.swap(ptr::null_mut(), Ordering::AcqRel).as_ref() }.inspect(|s| s.release());
 }
 
 /// The number of working workers, by the runtimes' counters.

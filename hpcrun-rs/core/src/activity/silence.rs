@@ -100,8 +100,7 @@ fn inspect(slot: &Slot, now: u64, charged_since: u64) {
             slot.move_from(state, silent);
         }
     }
-    if owner.is_some_and(|(process, _)| found == Kernel::Gone && system::is_gone(process, process))
-    {
+    if owner.is_some_and(|(process, _)| found == Kernel::Gone && system::is_gone(process, process)) {
         members::remove_gone(slot.owner().0);
     }
 }
@@ -131,9 +130,7 @@ pub(super) fn found_running(slot: &Slot, now: u64, stands_for: u64) {
     }
     let is = match state {
         State::Working | State::Worker | State::Runtimes => return,
-        State::Free | State::Waiting | State::Silent | State::Spinning | State::Yielding => {
-            State::Working
-        }
+        State::Free | State::Waiting | State::Silent | State::Spinning | State::Yielding => State::Working,
         State::Asleep | State::Blocked | State::SilentWorker => State::Worker,
     };
     // Nanoseconds that other threads were charged too much while this thread ran.

@@ -70,11 +70,7 @@ impl Index {
 
     /// Finds the record with this hash for which `is_it` holds, or the slot for it.
     #[inline]
-    pub(super) fn find(
-        &self,
-        hash: u32,
-        mut is_it: impl FnMut(u32) -> bool,
-    ) -> Result<u32, Vacant> {
+    pub(super) fn find(&self, hash: u32, mut is_it: impl FnMut(u32) -> bool) -> Result<u32, Vacant> {
         let mut slot = hash as usize;
         loop {
             let (other, record) = self.get(slot);

@@ -7,8 +7,8 @@
 //! Async-signal-safe, except [`MetricSet::new`] and [`MetricSet::push`].
 
 use hpc_formats::profile::{
-    Aggregation, MAX_METRICS, METRIC_NAME_SIZE, METRIC_SIZE, Metric, Representation,
-    VALUES_PER_RECORD, default_metrics, square_metrics,
+    Aggregation, MAX_METRICS, METRIC_NAME_SIZE, METRIC_SIZE, Metric, Representation, VALUES_PER_RECORD,
+    default_metrics, square_metrics,
 };
 
 /// Most groups of a node.
@@ -46,9 +46,8 @@ impl MetricSet {
         let has_its_name = |other: &mut [u8]| other.starts_with(&entry[..METRIC_NAME_SIZE]);
         let is_known = entries.by_ref().take(self.count as usize).any(has_its_name);
         let is_whole = Metric::decode(&entry).as_ref() == Ok(metric);
-        let Some(vacant) = entries
-            .next()
-            .filter(|_| is_whole && !is_known && metric.aggregation == Aggregation::Sum)
+        let Some(vacant) =
+            entries.next().filter(|_| is_whole && !is_known && metric.aggregation == Aggregation::Sum)
         else {
             return false;
         };

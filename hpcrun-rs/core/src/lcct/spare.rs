@@ -30,8 +30,7 @@ struct Slot {
 unsafe impl Sync for Slot {}
 
 static SPARE: [Slot; SLOTS] =
-    [const { Slot { state: AtomicU8::new(EMPTY), tree: UnsafeCell::new(MaybeUninit::uninit()) } };
-        SLOTS];
+    [const { Slot { state: AtomicU8::new(EMPTY), tree: UnsafeCell::new(MaybeUninit::uninit()) } }; SLOTS];
 
 impl Slot {
     fn claim(&self, state: u8) -> bool {

@@ -104,11 +104,7 @@ pub struct Tree {
 
 impl Tree {
     /// Creates the profile file and its synthetic root.
-    pub fn create(
-        path: &CStr,
-        identity: &Identity,
-        metrics: &MetricSet,
-    ) -> Result<Tree, LossCause> {
+    pub fn create(path: &CStr, identity: &Identity, metrics: &MetricSet) -> Result<Tree, LossCause> {
         let parts = (FixedArray::new(PATH_CAPACITY), Index::map(), FixedArray::new(MAX_NOTES));
         let (Some(mut kept), Some(index), Some(last)) = parts else {
             return Err(LossCause::TreeFull);
@@ -117,17 +113,8 @@ impl Tree {
             return Err(LossCause::NoFile);
         }
         let file = GrowingFile::create(path, HEADER_SIZE + MAX_RECORDS * RECORD_SIZE)?;
-        let mut tree = Tree {
-            file,
-            offset: 0,
-            path: kept,
-            len: 0,
-            index,
-            last,
-            last_root: 0,
-            groups: 0,
-            floats: 0,
-        };
+        let mut tree =
+            Tree { file, offset: 0, path: kept, len: 0, index, last, last_root: 0, groups: 0, floats: 0 };
         tree.begin(identity, metrics)?;
         Ok(tree)
     }
@@ -142,11 +129,7 @@ impl Tree {
 
     /// Begins the profile of the next thread after this one, which is final, in the same file. On an error
     /// this profile remains the last of the file.
-    pub fn begin_next(
-        &mut self,
-        identity: &Identity,
-        metrics: &MetricSet,
-    ) -> Result<(), LossCause> {
+    pub fn begin_next(&mut self, identity: &Identity, metrics: &MetricSet) -> Result<(), LossCause> {
         let (offset, len) = (self.offset, self.len);
         let step = self.size().next_multiple_of(align_of::<u64>());
         self.offset = offset + step;
@@ -208,8 +191,7 @@ impl Tree {
         let table = metrics.table();
         // SAFETY: the header has room for a table of this size at METRICS.
         unsafe {
-            self.header_at::<u8>(header::METRICS)
-                .copy_from_nonoverlapping(table.as_ptr(), table.len());
+            self.header_at::<u8>(header::METRICS).copy_from_nonoverlapping(table.as_ptr(), table.len());
         }
         compiler_fence(Ordering::Release);
         self.set(header::MAGIC, u64::from_le_bytes(profile::MAGIC));
@@ -273,12 +255,7 @@ impl Tree {
 
     /// Inserts a path, and returns its innermost record. Its `outer` outermost notes are those of the
     /// previous path, under the same root; `notes` are the other notes, innermost first.
-    pub fn insert(
-        &mut self,
-        root: PathRoot,
-        notes: &[Note],
-        outer: usize,
-    ) -> Result<u32, LossCause> {
+    pub fn insert(&mut self, root: PathRoot, notes: &[Note], outer: usize) -> Result<u32, LossCause> {
         let known = self.last.len();
         debug_assert!(outer <= known);
         let mut depth = outer.min(known);
@@ -372,9 +349,7 @@ impl Tree {
     fn root_child(&mut self, root: PathRoot) -> Result<Level, LossCause> {
         let (kind, ip, lip) = match root {
             PathRoot::Entry => (RecordKind::Entry, 0, 0),
-            PathRoot::Anchor { thread, node } => {
-                (RecordKind::Anchor, u64::from(thread), u64::from(node))
-            }
+            PathRoot::Anchor { thread, node } => (RecordKind::Anchor, u64::from(thread), u64::from(node)),
             PathRoot::Partial(cause) => (RecordKind::Partial, cause as u64, 0),
         };
         let note = Note { ip: CodeAddress(ip), lip: CodeAddress(lip), meta: meta(kind, 0, 0) };

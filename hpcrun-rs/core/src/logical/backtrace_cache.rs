@@ -177,8 +177,7 @@ impl BacktraceCache {
                 // By the induction above, the unwind itself would read the word now, so its stack belongs to
                 // this thread or to a suspended spawner, and stays; only a corrupt unwind could have logged
                 // another.
-                word.address != 0
-                    && unsafe { (word.address as *const u64).read_unaligned() } == word.value
+                word.address != 0 && unsafe { (word.address as *const u64).read_unaligned() } == word.value
             };
             if !is_same {
                 self.changed = i as u32;

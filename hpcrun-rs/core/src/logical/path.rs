@@ -144,9 +144,7 @@ impl PathBuffer {
         let n = p.max(l);
         for j in (self.outer + 1..=n).rev() {
             let at = |chord: &FixedArray<CodeAddress>, len: usize| {
-                len.checked_sub(j)
-                    .and_then(|i| chord.as_slice().get(i).copied())
-                    .unwrap_or(CodeAddress::NONE)
+                len.checked_sub(j).and_then(|i| chord.as_slice().get(i).copied()).unwrap_or(CodeAddress::NONE)
             };
             let note = Note {
                 ip: at(&self.pnotes, p),

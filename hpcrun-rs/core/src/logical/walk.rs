@@ -260,8 +260,7 @@ impl<'a> Walk<'a> {
         if stack::bounds_from(sp).high != stack::bounds_from(mark).high {
             return false;
         }
-        let Some((task, outer)) = self.tasks.leave(|address| self.physical.stack.peek(address))
-        else {
+        let Some((task, outer)) = self.tasks.leave(|address| self.physical.stack.peek(address)) else {
             return false;
         };
         if let Chord::Runtime = self.chord {

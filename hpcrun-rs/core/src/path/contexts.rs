@@ -129,8 +129,7 @@ impl ThreadSamples {
             let is_note = self.record(at).is_some_and(|r| r.kind == RecordKind::Note as u32);
             if is_note {
                 context.functions = with(&context.functions, &known.functions(CodeAddress(lip)));
-                context.path =
-                    (context.path.rotate_left(5) ^ lip).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+                context.path = (context.path.rotate_left(5) ^ lip).wrapping_mul(0x9e37_79b9_7f4a_7c15);
             }
             known.contexts.insert(at, context.clone());
         }

@@ -60,10 +60,7 @@ fn warn(error: &io::Error) {
     static SAID: AtomicBool = AtomicBool::new(false);
     if !SAID.swap(true, Ordering::Relaxed) {
         // A closed standard error is ignored.
-        let _ = writeln!(
-            io::stderr(),
-            "hpcrun-rs: warning: the critical path cannot be written: {error}"
-        );
+        let _ = writeln!(io::stderr(), "hpcrun-rs: warning: the critical path cannot be written: {error}");
     }
 }
 
@@ -129,10 +126,7 @@ fn resolve(path: &Path, snapshot: Option<&Snapshot>, Site(site): Site) -> format
         return format::Site::Context { profile: thread as u32, record };
     }
     if site & SITE_REMOTE != 0 {
-        return format::Site::Remote {
-            rank: ((site & !SITE_REMOTE) >> 32) as u32,
-            export: site as u32,
-        };
+        return format::Site::Remote { rank: ((site & !SITE_REMOTE) >> 32) as u32, export: site as u32 };
     }
     let located = snapshot.and_then(|snapshot| loadmap::locate(snapshot, site));
     format::Site::Address(match located {

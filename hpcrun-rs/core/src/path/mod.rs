@@ -282,11 +282,7 @@ impl ThreadPath {
 
     #[cold]
     #[inline(never)]
-    fn enter(
-        &self,
-        path: &'static Path,
-        first: impl FnOnce() -> Option<OwnThread>,
-    ) -> Option<Box<Tracked>> {
+    fn enter(&self, path: &'static Path, first: impl FnOnce() -> Option<OwnThread>) -> Option<Box<Tracked>> {
         let tracked = Box::new(Tracked::new(path, first()?, self.ordinal.load(Ordering::Relaxed)));
         let numbers = (tracked.thread.number(), self.ordinal.load(Ordering::Relaxed));
         path.threads().push(numbers);
@@ -310,11 +306,7 @@ impl ThreadPath {
         }
         let ended = self.with(|tracked| tracked.end(name));
         let is_last = HALTED_BY.load(Ordering::SeqCst) == FINISH_TRACKED;
-        if ended.is_none()
-            && is_last
-            && !self.is_inside()
-            && !self.is_shared.load(Ordering::Relaxed)
-        {
+        if ended.is_none() && is_last && !self.is_inside() && !self.is_shared.load(Ordering::Relaxed) {
             // The thread that ends the process leaves the strand of a thread that completes itself to it.
             self.publish();
         }

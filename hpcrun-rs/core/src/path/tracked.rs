@@ -35,15 +35,7 @@ impl Tracked {
     pub(super) fn new(path: &'static Path, mut thread: OwnThread, ordinal: u32) -> Tracked {
         let samples = ThreadSamples::new(ordinal, thread.samples());
         thread.set_sampler(Box::new(Contexts(Arc::clone(&samples))));
-        Tracked {
-            thread,
-            path,
-            samples,
-            left: None,
-            routine: Site(0),
-            has_tasks: false,
-            waits: false,
-        }
+        Tracked { thread, path, samples, left: None, routine: Site(0), has_tasks: false, waits: false }
     }
 
     /// What belongs to this.
@@ -202,21 +194,14 @@ impl Tracked {
     /// [`Self::end_condition`].
     pub fn begin_condition(&mut self, condition: usize, mutex: usize, at: Event) -> u64 {
         self.release(mutex, at);
-        let signals = self
-            .at(condition, |thread, object| object.condition(|old| thread.discard(old)).signals);
+        let signals =
+            self.at(condition, |thread, object| object.condition(|old| thread.discard(old)).signals);
         signals.unwrap_or(0)
     }
 
     /// The wait is over, and the thread has the mutex, which orders it after all signals that were sent with
     /// the mutex held. Of others it is known who it was if there was one since the wait began.
-    pub fn end_condition(
-        &mut self,
-        condition: usize,
-        mutex: usize,
-        before: u64,
-        signalled: bool,
-        at: Event,
-    ) {
+    pub fn end_condition(&mut self, condition: usize, mutex: usize, before: u64, signalled: bool, at: Event) {
         self.end_wait();
         let edge = if signalled { Edge::Condition } else { Edge::Lock };
         let has_edge = self.acquire(mutex, false, edge, at);
@@ -386,11 +371,7 @@ impl Tracked {
 
     /// Calls `act` with the thread and an object. `None`, counted: there is no room for it.
     #[inline]
-    fn at<R>(
-        &mut self,
-        object: usize,
-        act: impl FnOnce(&mut OwnThread, &mut Object) -> R,
-    ) -> Option<R> {
+    fn at<R>(&mut self, object: usize, act: impl FnOnce(&mut OwnThread, &mut Object) -> R) -> Option<R> {
         let thread = &mut self.thread;
         let result = self.path.objects.with(object, |object| act(thread, object));
         if result.is_none() {

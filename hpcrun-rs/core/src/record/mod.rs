@@ -62,8 +62,7 @@ impl Recorder {
         let bounds = stack::bounds_from(registers.sp());
         let physical = Cursor::new(&mut self.unwind, snapshot, registers, bounds);
         let tasks = Chain::of(task, |address| physical.stack.peek(address));
-        let Some(root) = logical::backtrace(physical, tasks, &mut self.path, &mut self.cache)
-        else {
+        let Some(root) = logical::backtrace(physical, tasks, &mut self.path, &mut self.cache) else {
             return Verdict::Idle;
         };
         let (notes, outer) = (self.path.notes(), self.path.outer());
@@ -134,11 +133,7 @@ impl Recorder {
     }
 
     /// Takes the tree out. If there is none and `or_new` is set, creates one.
-    pub(crate) fn take_tree(
-        &mut self,
-        or_new: bool,
-        identity: impl FnOnce() -> Identity,
-    ) -> Option<Tree> {
+    pub(crate) fn take_tree(&mut self, or_new: bool, identity: impl FnOnce() -> Identity) -> Option<Tree> {
         self.cache.clear();
         if or_new {
             let _ = tree(&mut self.tree, identity);
@@ -147,10 +142,7 @@ impl Recorder {
     }
 }
 
-fn tree(
-    tree: &mut Option<Tree>,
-    identity: impl FnOnce() -> Identity,
-) -> Result<&mut Tree, LossCause> {
+fn tree(tree: &mut Option<Tree>, identity: impl FnOnce() -> Identity) -> Result<&mut Tree, LossCause> {
     if tree.is_none() {
         *tree = Some(image::create_profile(&identity())?);
     }

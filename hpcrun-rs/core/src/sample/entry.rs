@@ -112,11 +112,7 @@ global_asm!(
 
 unsafe extern "C" {
     /// The handler that the kernel calls.
-    pub(super) fn hpcrun_signal_entry(
-        signal: i32,
-        info: *mut libc::siginfo_t,
-        context: *mut libc::c_void,
-    );
+    pub(super) fn hpcrun_signal_entry(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void);
 }
 
 /// The upper end of the handler stack of the thread that has got this signal; 0 if it has none.

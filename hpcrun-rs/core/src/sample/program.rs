@@ -321,8 +321,7 @@ mod tests {
     fn an_action_is_one_value() {
         static ACTIONS: ProgramAction =
             ProgramAction { current: AtomicUsize::new(0), all: AtomicPtr::new(ptr::null_mut()) };
-        let of =
-            |n: usize| Action { handler: n, flags: n as i32 & !libc::SA_RESETHAND, mask: n as u64 };
+        let of = |n: usize| Action { handler: n, flags: n as i32 & !libc::SA_RESETHAND, mask: n as u64 };
         std::thread::scope(|threads| {
             threads.spawn(|| {
                 for n in 0..100_000 {

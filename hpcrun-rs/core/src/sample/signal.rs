@@ -147,11 +147,7 @@ pub(super) unsafe extern "C" fn handle(
 /// # Safety
 /// Must be called from the handler, with its own arguments.
 #[cold]
-unsafe fn forward_held(
-    info: *mut libc::siginfo_t,
-    context: *mut libc::c_void,
-    begin: *mut Begin,
-) -> bool {
+unsafe fn forward_held(info: *mut libc::siginfo_t, context: *mut libc::c_void, begin: *mut Begin) -> bool {
     let Some(image) = image::current() else { return false };
     // SAFETY: the caller's promise.
     unsafe { forward(source::signal_of(image.kind), info, context, begin) }

@@ -60,12 +60,8 @@ pub(crate) struct Values {
 
 impl Values {
     /// Of no sample.
-    pub(crate) const NONE: Values = Values {
-        words: [[0; VALUES_PER_RECORD]; MAX_GROUPS],
-        oversubscribed: 0.0,
-        time: 0,
-        last_ns: 0,
-    };
+    pub(crate) const NONE: Values =
+        Values { words: [[0; VALUES_PER_RECORD]; MAX_GROUPS], oversubscribed: 0.0, time: 0, last_ns: 0 };
 
     /// Of one sample, with its charge.
     #[inline]

@@ -98,11 +98,7 @@ impl InterpolatedClock {
     }
 
     #[inline]
-    fn read_by(
-        &self,
-        counter: impl Fn() -> u64,
-        time_of: impl Fn(libc::clockid_t) -> u64,
-    ) -> Reading {
+    fn read_by(&self, counter: impl Fn() -> u64, time_of: impl Fn(libc::clockid_t) -> u64) -> Reading {
         let last = self.last.load(Relaxed);
         let distance = self.distance.load(Relaxed);
         let interpolated = self.interpolated.load(Relaxed);

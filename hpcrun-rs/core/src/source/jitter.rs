@@ -110,11 +110,8 @@ impl Jitter {
         let is_drawn = samples.checked_rem(self.samples_a_draw.load(Relaxed)) == Some(0);
         let distance = is_drawn.then(|| self.draw(period));
         // The first distance is shorter, but the sample has a weight of one period, unless it was delayed.
-        let since = if samples == 0 && since < period.saturating_mul(2) as i64 {
-            period as i64
-        } else {
-            since
-        };
+        let since =
+            if samples == 0 && since < period.saturating_mul(2) as i64 { period as i64 } else { since };
         let periods = self.weigh(period, since);
         Next { periods, distance, is_turn: samples % TURN == 0 }
     }
@@ -122,8 +119,7 @@ impl Jitter {
     /// The next sample draws a distance.
     pub(super) fn draw_next(&self) {
         let samples = self.samples.load(Relaxed);
-        self.samples
-            .store(samples.next_multiple_of(self.samples_a_draw.load(Relaxed).max(1)), Relaxed);
+        self.samples.store(samples.next_multiple_of(self.samples_a_draw.load(Relaxed).max(1)), Relaxed);
     }
 
     /// Draws a distance between half a period and one and a half.
@@ -287,8 +283,7 @@ mod tests {
     #[test]
     fn short_lives_have_their_share_of_samples() {
         let jitter = Jitter::default();
-        let sampled =
-            (0..10_000).filter(|seed| jitter.begin(FINE, seed * 0x1_0001) < MS / 10).count();
+        let sampled = (0..10_000).filter(|seed| jitter.begin(FINE, seed * 0x1_0001) < MS / 10).count();
         // Five standard errors of 30.
         assert!((850..1150).contains(&sampled), "{sampled}");
         let first = |seed: &u64| jitter.begin(ticking(200), seed * 0x1_0001) < 4 * MS;

@@ -280,10 +280,9 @@ impl Source {
         match kind {
             None => true,
             Some(SourceKind::PosixTimer) => posix::end(handle),
-            Some(SourceKind::PerfSigtrap | SourceKind::PerfSignal) => perf::end(perf::Event {
-                descriptor: handle,
-                id: self.perf_id.load(Ordering::Relaxed),
-            }),
+            Some(SourceKind::PerfSigtrap | SourceKind::PerfSignal) => {
+                perf::end(perf::Event { descriptor: handle, id: self.perf_id.load(Ordering::Relaxed) })
+            }
         }
     }
 

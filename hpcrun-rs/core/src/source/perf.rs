@@ -112,17 +112,10 @@ pub(super) fn count(descriptor: i32) -> Option<u64> {
 
 /// Whether a signal is a sample of this event.
 #[inline]
-pub(super) fn claims(
-    info: &libc::siginfo_t,
-    kind: SourceKind,
-    descriptor: i32,
-    cookie: u64,
-) -> bool {
+pub(super) fn claims(info: &libc::siginfo_t, kind: SourceKind, descriptor: i32, cookie: u64) -> bool {
     match info.si_code {
         TRAP_PERF => word_at(info, 24) == cookie,
-        SI_POLL_IN.. if kind == SourceKind::PerfSignal => {
-            word_at(info, 24) as u32 == descriptor as u32
-        }
+        SI_POLL_IN.. if kind == SourceKind::PerfSignal => word_at(info, 24) as u32 == descriptor as u32,
         _ => false,
     }
 }
@@ -141,8 +134,7 @@ fn id_of(descriptor: i32) -> Option<u64> {
     let mut id = 0_u64;
     // SAFETY: the kernel writes one word to `id`, or refuses the descriptor.
     let result = unsafe {
-        let arguments =
-            [descriptor as usize, PERF_EVENT_IOC_ID as usize, &raw mut id as usize, 0, 0];
+        let arguments = [descriptor as usize, PERF_EVENT_IOC_ID as usize, &raw mut id as usize, 0, 0];
         system::call(libc::SYS_ioctl, arguments)
     };
     (result == 0).then_some(id)

@@ -29,8 +29,8 @@ pub(super) fn pace(period: u64, event: Event) -> Pace {
 pub(super) fn tick(event: Event) -> u64 {
     let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // The coarse clock advances once a tick. SAFETY: the kernel writes `t`, a local that outlives the call.
-    let is_known = event == Event::CpuTime
-        && unsafe { libc::clock_getres(libc::CLOCK_MONOTONIC_COARSE, &mut t) } == 0;
+    let is_known =
+        event == Event::CpuTime && unsafe { libc::clock_getres(libc::CLOCK_MONOTONIC_COARSE, &mut t) } == 0;
     if is_known { t.tv_nsec as u64 } else { 0 }
 }
 

@@ -110,7 +110,6 @@ impl OwnThread {
     #[inline]
     pub fn is_idle_in_call(&self, instruction: u64) -> bool {
         let [start, end] = COPIES.each_ref().map(|bound| bound.load(Relaxed));
-        self.waits_in_call()
-            && (self.own().working.waits_inside() || !(start..end).contains(&instruction))
+        self.waits_in_call() && (self.own().working.waits_inside() || !(start..end).contains(&instruction))
     }
 }

@@ -42,11 +42,7 @@ impl OwnThread {
     }
 
     /// Captures the current path, and calls `act` with its node.
-    fn capture_and<T>(
-        &self,
-        registers: &Registers,
-        act: impl FnOnce(&mut Busy<'_>, Node) -> T,
-    ) -> Option<T> {
+    fn capture_and<T>(&self, registers: &Registers, act: impl FnOnce(&mut Busy<'_>, Node) -> T) -> Option<T> {
         // Opened before `enter` and closed after `Busy` is dropped, so that no sample falls between.
         self.own().deferred.open();
         let done = self.enter().map(|mut busy| {

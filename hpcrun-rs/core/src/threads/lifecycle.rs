@@ -52,10 +52,7 @@ impl Lifecycle {
     /// Makes one transition of the table; false if the state is not in `from`.
     pub(super) fn advance(&self, from: Phase, to: Phase) -> bool {
         let phases = (from as u8, to as u8);
-        let moved = self
-            .0
-            .compare_exchange(phases.0, phases.1, Ordering::AcqRel, Ordering::Acquire)
-            .is_ok();
+        let moved = self.0.compare_exchange(phases.0, phases.1, Ordering::AcqRel, Ordering::Acquire).is_ok();
         if moved && to == Phase::Free {
             FREE.fetch_add(1, Ordering::Release);
         }

@@ -82,12 +82,7 @@ pub fn begin(new: NewThread, creation: (u32, u32), stack: (u64, u64), is_main: b
 
 /// Like [`begin`], for a thread that uses the thread-local storage of another thread. The handler finds the
 /// state by the cookie of the timer's signal; hooks do not find it.
-pub fn begin_unnamed(
-    new: NewThread,
-    creation: (u32, u32),
-    stack: (u64, u64),
-    is_main: bool,
-) -> OwnThread {
+pub fn begin_unnamed(new: NewThread, creation: (u32, u32), stack: (u64, u64), is_main: bool) -> OwnThread {
     let state = new.0;
     let own = Own::fresh(state.listing);
     // SAFETY: a state in phase `Acquired` belongs to whoever has the `NewThread`, which ends here.
@@ -95,8 +90,7 @@ pub fn begin_unnamed(
     state.fresh(is_main);
     state.stack.set(stack.0, stack.1, is_main, creation);
     let process = system::process_id();
-    let is_main_process =
-        image::current().is_none_or(|i| process.is_none_or(|process| i.pid == process));
+    let is_main_process = image::current().is_none_or(|i| process.is_none_or(|process| i.pid == process));
     state.in_process.store(is_main_process, Ordering::Relaxed);
     // SAFETY: the state is the calling thread's from now on.
     let own = unsafe { OwnThread::of(state) };

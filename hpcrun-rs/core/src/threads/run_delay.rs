@@ -92,7 +92,7 @@ pub(super) fn run_delay(tid: u32) -> u64 {
     let read = path.as_c_str().and_then(|path| system::read_start(path, &mut text).ok());
     let numbers = read.and_then(|n| text.get(..n)).unwrap_or_default();
     let second = numbers.split(|b| *b == b' ').nth(1).unwrap_or_default();
-    second.iter().fold(0, |n: u64, digit| {
-        n.wrapping_mul(10).wrapping_add(u64::from(digit.wrapping_sub(b'0')))
-    })
+    second
+        .iter()
+        .fold(0, |n: u64, digit| n.wrapping_mul(10).wrapping_add(u64::from(digit.wrapping_sub(b'0'))))
 }

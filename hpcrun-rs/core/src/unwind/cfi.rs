@@ -11,8 +11,8 @@ use super::stack::StackReader;
 use super::unwind_rule::UnwindRule;
 use gimli::{
     BaseAddresses, CfaRule, EhFrame, EhFrameHdr, EndianSlice, Evaluation, EvaluationResult,
-    FrameDescriptionEntry, LittleEndian, Location, Register, RegisterRule, UnwindExpression,
-    UnwindSection, UnwindTableRow, Value,
+    FrameDescriptionEntry, LittleEndian, Location, Register, RegisterRule, UnwindExpression, UnwindSection,
+    UnwindTableRow, Value,
 };
 use hpc_formats::loss::LossCause;
 
@@ -40,9 +40,7 @@ impl gimli::EvaluationStorage<Bytes> for Storage {
 }
 
 fn bases(sections: &UnwindSections) -> BaseAddresses {
-    BaseAddresses::default()
-        .set_eh_frame_hdr(sections.hdr_address)
-        .set_eh_frame(sections.eh_frame_address)
+    BaseAddresses::default().set_eh_frame_hdr(sections.hdr_address).set_eh_frame(sections.eh_frame_address)
 }
 
 /// The frame description entry for a link-time address.
@@ -111,8 +109,7 @@ pub(super) fn step(
     stack: &mut StackReader,
 ) -> Result<(), End> {
     let bad = End::Broken(LossCause::BadUnwindInfo);
-    let (eh_frame, bases, fde) =
-        find_fde(sections, address).ok_or(End::Broken(LossCause::NoUnwindInfo))?;
+    let (eh_frame, bases, fde) = find_fde(sections, address).ok_or(End::Broken(LossCause::NoUnwindInfo))?;
     let encoding = fde.cie().encoding();
     let row = fde.unwind_info_for_address(&eh_frame, &bases, context, address).map_err(|_| bad)?;
     let mut eval = Evaluator { eh_frame: &eh_frame, encoding, registers, stack };

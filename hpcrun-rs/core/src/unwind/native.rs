@@ -91,11 +91,7 @@ impl Native {
     }
 
     #[inline]
-    pub(super) fn step(
-        &mut self,
-        callee: &Callee<'_>,
-        stack: &mut StackReader,
-    ) -> Result<Pointers, End> {
+    pub(super) fn step(&mut self, callee: &Callee<'_>, stack: &mut StackReader) -> Result<Pointers, End> {
         if let Method::Rule(rule) = callee.method {
             // From here on the unwind depends only on its position and on memory.
             self.full = None;
@@ -109,11 +105,7 @@ impl Native {
 
     #[cold]
     #[inline(never)]
-    fn step_without_rule(
-        &mut self,
-        callee: &Callee<'_>,
-        stack: &mut StackReader,
-    ) -> Result<Pointers, End> {
+    fn step_without_rule(&mut self, callee: &Callee<'_>, stack: &mut StackReader) -> Result<Pointers, End> {
         let caller = match callee.method {
             Method::None | Method::Generated => return self.step_by_instructions(callee, stack),
             Method::SignalFrame => self.step_cfi(callee, stack).map_err(|end| match end {
@@ -142,8 +134,7 @@ impl Native {
         stack: &mut StackReader,
     ) -> Result<Pointers, End> {
         self.window.forget();
-        let mut code =
-            Code { snapshot: callee.snapshot, cfi: &mut self.cfi, window: &mut self.window };
+        let mut code = Code { snapshot: callee.snapshot, cfi: &mut self.cfi, window: &mut self.window };
         let mut registers = self.full.unwrap_or_else(|| callee.registers.alone());
         let mut caller = instructions::caller(registers, callee.is_exact, &mut code, stack);
         if caller.is_none() && self.full.is_none() && self.steps > 0 {
@@ -173,8 +164,8 @@ impl Native {
             self.start.forget_volatile();
             self.full.iter_mut().for_each(Registers::forget_volatile);
         }
-        let located = loadmap::locate(callee.snapshot, callee.lookup)
-            .ok_or(End::Broken(LossCause::UnknownModule))?;
+        let located =
+            loadmap::locate(callee.snapshot, callee.lookup).ok_or(End::Broken(LossCause::UnknownModule))?;
         let full = self.full.unwrap_or_else(|| callee.registers.alone());
         let mut caller = self.step_located(&located, callee.lookup, full, stack);
         let bad = End::Broken(LossCause::BadUnwindInfo);
@@ -210,8 +201,8 @@ impl Native {
         for _ in 0..self.steps {
             let ip = registers.ip();
             let lookup = if exact { ip } else { ip.wrapping_sub(1) };
-            let located = loadmap::locate(callee.snapshot, lookup)
-                .ok_or(End::Broken(LossCause::UnknownModule))?;
+            let located =
+                loadmap::locate(callee.snapshot, lookup).ok_or(End::Broken(LossCause::UnknownModule))?;
             exact = located.sections.as_ref().is_some_and(|s| {
                 let address = lookup.wrapping_sub(located.bias);
                 self.classify(s, address) == Method::SignalFrame

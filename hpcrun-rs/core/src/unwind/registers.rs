@@ -26,11 +26,7 @@ impl Pointers {
     /// Takes the three from a register file.
     #[inline]
     pub(super) fn of(registers: &Registers) -> Pointers {
-        Pointers {
-            ip: registers.ip(),
-            sp: registers.sp(),
-            fp: registers.get(number::RBP).unwrap_or(0),
-        }
+        Pointers { ip: registers.ip(), sp: registers.sp(), fp: registers.get(number::RBP).unwrap_or(0) }
     }
 
     /// A register file with only these known.

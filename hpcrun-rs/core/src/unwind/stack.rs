@@ -36,11 +36,7 @@ pub struct StackReader {
 impl StackReader {
     /// Reserves the memory. Not async-signal-safe. `None` when the address space is used up.
     pub fn new() -> Option<StackReader> {
-        Some(StackReader {
-            bounds: StackBounds::NONE,
-            words: ReadLog::new()?,
-            window: Window::new(),
-        })
+        Some(StackReader { bounds: StackBounds::NONE, words: ReadLog::new()?, window: Window::new() })
     }
 
     /// Begins on a stack with these bounds, and clears the log.
@@ -120,8 +116,7 @@ struct Directory {
     epoch: AtomicU32,
 }
 
-static DIRECTORY: Directory =
-    Directory { head: AtomicPtr::new(ptr::null_mut()), epoch: AtomicU32::new(0) };
+static DIRECTORY: Directory = Directory { head: AtomicPtr::new(ptr::null_mut()), epoch: AtomicU32::new(0) };
 
 /// The epoch of the directory. While it stays the same, each stack that was known still lives, and has the
 /// same root.
@@ -137,8 +132,7 @@ impl StackSlot {
         let mut head = DIRECTORY.head.load(Ordering::Acquire);
         loop {
             self.next.store(head, Ordering::Relaxed);
-            let entered =
-                DIRECTORY.head.compare_exchange(head, this, Ordering::AcqRel, Ordering::Acquire);
+            let entered = DIRECTORY.head.compare_exchange(head, this, Ordering::AcqRel, Ordering::Acquire);
             match entered {
                 Ok(_) => return,
                 Err(now) => head = now,
@@ -238,9 +232,8 @@ static FOUND: [AtomicPtr<StackSlot>; 64] = [const { AtomicPtr::new(ptr::null_mut
 fn slot_of(sp: u64) -> Option<&'static StackSlot> {
     let known = &FOUND[((sp >> 16).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58) as usize];
     // Inclusive at the top: there the outermost frame of a cloned thread has its stack pointer.
-    let holds = |slot: &&StackSlot| {
-        sp <= slot.high.load(Ordering::Acquire) && sp > slot.low.load(Ordering::Relaxed)
-    };
+    let holds =
+        |slot: &&StackSlot| sp <= slot.high.load(Ordering::Acquire) && sp > slot.low.load(Ordering::Relaxed);
     // SAFETY: null, or a slot, which lives as long as the process.
     let last = unsafe { known.load(Ordering::Acquire).as_ref() };
     last.filter(holds).or_else(|| {

@@ -66,11 +66,7 @@ pub struct ThreadClock {
 impl ThreadClock {
     /// The calling thread's clock.
     pub fn new() -> Self {
-        ThreadClock {
-            last: 0,
-            counter: Counter::of_this_thread(),
-            marker: core::marker::PhantomData,
-        }
+        ThreadClock { last: 0, counter: Counter::of_this_thread(), marker: core::marker::PhantomData }
     }
 }
 

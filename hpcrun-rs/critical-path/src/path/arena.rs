@@ -92,11 +92,7 @@ impl Nodes {
         let length = (count + 1) * (size_of::<Node>() / size_of::<u64>());
         let words = Box::into_raw(vec![0; length].into_boxed_slice());
         let start = words.cast::<u8>();
-        Nodes {
-            words,
-            first: start.wrapping_add(start.align_offset(align_of::<Node>())).cast(),
-            count,
-        }
+        Nodes { words, first: start.wrapping_add(start.align_offset(align_of::<Node>())).cast(), count }
     }
 }
 

@@ -43,8 +43,7 @@ impl From<&RemoteStrand> for List {
 }
 
 impl List {
-    pub(crate) const EMPTY: List =
-        List { node: NodeId::NONE, origin: None, folded_time: 0, folded: 0 };
+    pub(crate) const EMPTY: List = List { node: NodeId::NONE, origin: None, folded_time: 0, folded: 0 };
 
     /// The same list, to be extended or released on its own.
     #[inline]

@@ -17,12 +17,7 @@ pub(crate) struct Longest {
 
 impl Dag {
     /// A node after all of `before`, each edge with its cost. Nodes are made in a topological order.
-    pub(crate) fn node(
-        &mut self,
-        procedure: Option<usize>,
-        time: u64,
-        before: &[(usize, u64)],
-    ) -> usize {
+    pub(crate) fn node(&mut self, procedure: Option<usize>, time: u64, before: &[(usize, u64)]) -> usize {
         assert!(before.iter().all(|(node, _)| *node < self.nodes.len()));
         self.nodes.push((procedure, time));
         self.edges.push(before.to_vec());
@@ -40,17 +35,12 @@ impl Dag {
     }
 
     /// The longest path if some procedures take no time.
-    pub(crate) fn longest_without(
-        &self,
-        is_zeroed: impl Fn(usize) -> bool,
-        with_costs: bool,
-    ) -> Longest {
+    pub(crate) fn longest_without(&self, is_zeroed: impl Fn(usize) -> bool, with_costs: bool) -> Longest {
         let mut ends: Vec<u64> = Vec::new();
         let mut from: Vec<Option<usize>> = Vec::new();
         for ((procedure, time), edges) in self.nodes.iter().zip(&self.edges) {
-            let arrival = |(node, cost): &(usize, u64)| {
-                (ends[*node] + if with_costs { *cost } else { 0 }, *node)
-            };
+            let arrival =
+                |(node, cost): &(usize, u64)| (ends[*node] + if with_costs { *cost } else { 0 }, *node);
             let last = edges.iter().map(arrival).max_by_key(|(end, _)| *end);
             let own = if procedure.is_some_and(&is_zeroed) { 0 } else { *time };
             let end = last.map_or(0, |(end, _)| end) + own;

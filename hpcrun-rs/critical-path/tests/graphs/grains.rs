@@ -24,12 +24,7 @@ impl Program<'_> {
     }
 
     /// A fork, if the tracker follows it, and its join.
-    fn fork(
-        &mut self,
-        on: usize,
-        site: u64,
-        mut half: impl FnMut(&mut Self, usize) -> Times,
-    ) -> Times {
+    fn fork(&mut self, on: usize, site: u64, mut half: impl FnMut(&mut Self, usize) -> Times) -> Times {
         let site = Site(site);
         let forked = match self.threads[on].leaves_out_fork() {
             true => None,
@@ -159,9 +154,8 @@ fn forks_that_are_sometimes_long_are_followed() {
         let mut times = (0, 0);
         for round in 0..2000 {
             let time = if round % 1000 == 999 { 100_000 } else { 10 };
-            let (work, span) = program.fork(0, 100, |program, on| {
-                program.fork(on, 101, |program, on| program.spin(on, time))
-            });
+            let (work, span) = program
+                .fork(0, 100, |program, on| program.fork(on, 101, |program, on| program.spin(on, time)));
             times = (times.0 + work, times.1 + span);
         }
         times

@@ -220,14 +220,8 @@ fn t9_nearly_critical_branches() {
     );
     main.spin("post", 10);
     end(main);
-    let procedures = [
-        ("pre", 10, 110),
-        ("a", 100, 118),
-        ("b", 0, 120),
-        ("c", 0, 120),
-        ("d", 0, 120),
-        ("post", 10, 110),
-    ];
+    let procedures =
+        [("pre", 10, 110), ("a", 100, 118), ("b", 0, 120), ("c", 0, 120), ("d", 0, 120), ("post", 10, 110)];
     let report = check(&world, 363, 120, &procedures);
     let near: Vec<(u64, u64)> = report.near.iter().map(|n| (n.time, n.slack)).collect();
     assert_eq!(near, [(98, 2), (95, 5)]);
@@ -270,8 +264,7 @@ fn t10_tasks_for_which_nobody_waits() {
     let procedures = [("x0", 10, 70), ("x1", 70, 15), ("y0", 0, 80), ("leaf", 0, 80)];
     let report = check(&world, 170, 80, &procedures);
     let exposing: Vec<_> = report.exposing().cloned().collect();
-    let expected =
-        Start { place: Site(101), edge: Edge::Spawn, first: 10, count: 16, time: 80, beside: 80 };
+    let expected = Start { place: Site(101), edge: Edge::Spawn, first: 10, count: 16, time: 80, beside: 80 };
     assert_eq!(exposing, [expected]);
 }
 

@@ -39,14 +39,7 @@ impl<'t> Fiber<'t> {
         let clock = Simulated::default();
         let mut thread = Thread::new(tracker, clock.clone(), Site(1));
         thread.set_sampler(Box::new(Names));
-        Fiber {
-            samples: thread.samples(),
-            thread,
-            clock,
-            period,
-            until_next: period / 2,
-            random: number,
-        }
+        Fiber { samples: thread.samples(), thread, clock, period, until_next: period / 2, random: number }
     }
 
     fn random(&mut self, below: u64) -> u64 {
@@ -148,11 +141,7 @@ fn gains_are_right_where_events_are_closer_than_samples() {
         &[[&[(1, 500), (2, 500)], &[(1, 450), (3, 450)]]],
         // Phases in which one and the same function gains more and less.
         &[[&[(1, 1000)], &[(2, 900)]], [&[(3, 1000)], &[(4, 500)]]],
-        &[
-            [&[(1, 1000)], &[(2, 900)]],
-            [&[(3, 300)], &[(4, 200)]],
-            [&[(5, 600), (1, 200)], &[(4, 700)]],
-        ],
+        &[[&[(1, 1000)], &[(2, 900)]], [&[(3, 300)], &[(4, 200)]], [&[(5, 600), (1, 200)], &[(4, 700)]]],
     ];
     for program in programs {
         for period in [1_000_000, 5_000_000] {

@@ -6,8 +6,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use critical_path::{
-    Clock, Edge, Function, Procedure, ProcedureName, Report, Sampler, Samples, Settings, Site,
-    Strand, Thread, Tracker,
+    Clock, Edge, Function, Procedure, ProcedureName, Report, Sampler, Samples, Settings, Site, Strand,
+    Thread, Tracker,
 };
 use hpc_formats::address::CodeAddress;
 
@@ -86,11 +86,7 @@ impl World {
         settings.near_least = 1;
         settings.level = 1;
         settings.share = 0;
-        World {
-            tracker: Tracker::new(settings),
-            dag: RefCell::default(),
-            names: RefCell::default(),
-        }
+        World { tracker: Tracker::new(settings), dag: RefCell::default(), names: RefCell::default() }
     }
 
     /// A fiber of whose creation nothing is known.
@@ -187,8 +183,7 @@ impl World {
         let dag = self.dag.borrow();
         let on_path = report.on_path.iter().map(|c| (c.record as usize, c.time));
         let on_path: Vec<(usize, u64)> = on_path.collect();
-        let expected =
-            (0..self.names.borrow().len()).map(|number| (number, dag.on_path(path, number)));
+        let expected = (0..self.names.borrow().len()).map(|number| (number, dag.on_path(path, number)));
         let expected: Vec<(usize, u64)> = expected.filter(|(_, time)| *time != 0).collect();
         assert_eq!(on_path, expected, "contexts on the path");
         for number in 0..self.names.borrow().len() {

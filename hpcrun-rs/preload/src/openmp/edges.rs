@@ -214,12 +214,7 @@ fn dependence(address: usize) -> usize {
 impl Spawned {
     /// The calling thread makes it. One that is not `deferred` is part of the task that makes it.
     #[inline]
-    pub(super) fn new(
-        thread: &OwnThread,
-        from: usize,
-        is_several: bool,
-        deferred: bool,
-    ) -> Spawned {
+    pub(super) fn new(thread: &OwnThread, from: usize, is_several: bool, deferred: bool) -> Spawned {
         let dependences = ptr::null_mut();
         let none = Spawned { number: 0, parent: 0, around: 0, is_several, dependences };
         if !path::is_active() {
@@ -258,8 +253,7 @@ impl Spawned {
         path.around.set(self.around);
         let spawn = object(self.number, SPAWN);
         // SAFETY: null, or the box that `depend` has made; only one task begins that has dependences.
-        let dependences =
-            unsafe { (!self.dependences.is_null()).then(|| Box::from_raw(self.dependences)) };
+        let dependences = unsafe { (!self.dependences.is_null()).then(|| Box::from_raw(self.dependences)) };
         path.left.set(tell(Place::of_call(from), |tracked, at| {
             let left = tracked.begin_task(spawn, at);
             for (object, reads) in dependences.iter().flat_map(|all| all.iter()) {

@@ -36,11 +36,7 @@ type Real = unsafe extern "C-unwind" fn(usize, usize, usize, usize, usize, usize
 
 /// Calls the runtime.
 #[inline]
-pub(crate) unsafe fn call(
-    function: Function,
-    [a, b, c, d, e, f]: Arguments,
-    stack: Stack,
-) -> usize {
+pub(crate) unsafe fn call(function: Function, [a, b, c, d, e, f]: Arguments, stack: Stack) -> usize {
     // SAFETY: the entry point for which the hook stands; it uses as many of the arguments as it has.
     unsafe { std::mem::transmute::<usize, Real>(function.address)(a, b, c, d, e, f, stack) }
 }
@@ -158,12 +154,7 @@ struct Region {
 }
 
 impl Region {
-    unsafe fn new(
-        thread: OwnThread,
-        arguments: Arguments,
-        context: Context,
-        from: usize,
-    ) -> Region {
+    unsafe fn new(thread: OwnThread, arguments: Arguments, context: Context, from: usize) -> Region {
         directives::count(thread, from, DirectiveKind::GompRegion, false);
         let data = arguments[1] as *mut c_void;
         // SAFETY: a region's arguments begin with its function and data, null if it has none.

@@ -23,14 +23,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 type Data = *mut u64;
 type LookUp = unsafe extern "C" fn(*const c_char) -> *const c_void;
 type SetCallback = unsafe extern "C" fn(c_int, *const c_void) -> c_int;
-type TaskInfo = unsafe extern "C" fn(
-    c_int,
-    *mut c_int,
-    *mut Data,
-    *mut *const Frame,
-    *mut Data,
-    *mut c_int,
-) -> c_int;
+type TaskInfo =
+    unsafe extern "C" fn(c_int, *mut c_int, *mut Data, *mut *const Frame, *mut Data, *mut c_int) -> c_int;
 
 /// Where a task's frames end and begin.
 #[repr(C)]
@@ -255,12 +249,7 @@ struct Begun {
 }
 
 /// Begins a task on the calling thread.
-unsafe fn begin(
-    thread: OwnThread,
-    task: Data,
-    context: Context,
-    boundary: Boundary,
-) -> *const Begun {
+unsafe fn begin(thread: OwnThread, task: Data, context: Context, boundary: Boundary) -> *const Begun {
     let record = Task::new(context, boundary, true);
     let (path, is_owner) = (OnPath::default(), Cell::new(true));
     let record = BEGUN.with(|spare| spare.take(Begun { task: record, path, is_owner }));

@@ -49,13 +49,7 @@ lock_of! {
     acquire_atomic release_atomic |_| &raw const ATOMIC as usize;
 }
 
-unsafe fn acquire(
-    entry: &Entry,
-    from: usize,
-    arguments: Arguments,
-    stack: Stack,
-    lock: usize,
-) -> usize {
+unsafe fn acquire(entry: &Entry, from: usize, arguments: Arguments, stack: Stack, lock: usize) -> usize {
     let real = entry.of_call(from);
     let thread = threads::current().filter(|_| session::is_running());
     let wait = || {

@@ -20,12 +20,7 @@ pub(crate) struct Finder {
 
 impl Finder {
     /// The loops of a procedure; `never` tells which procedures never return.
-    pub(crate) fn find(
-        &mut self,
-        layout: &Layout,
-        code: Code<'_>,
-        never: &[bool],
-    ) -> ProcedureLoops {
+    pub(crate) fn find(&mut self, layout: &Layout, code: Code<'_>, never: &[bool]) -> ProcedureLoops {
         let mut out = ProcedureLoops::default();
         if layout.ranges.is_empty() {
             return out;

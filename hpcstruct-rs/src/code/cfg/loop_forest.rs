@@ -191,11 +191,7 @@ impl LoopForest {
                 if self.search.tree[to as usize] != self.search.tree[from as usize] {
                     continue;
                 }
-                let list = if self.search.is_ancestor(to, from) {
-                    &mut self.back
-                } else {
-                    &mut self.other
-                };
+                let list = if self.search.is_ancestor(to, from) { &mut self.back } else { &mut self.other };
                 self.links.push((from, list[to as usize]));
                 list[to as usize] = self.links.len() as u32 - 1;
             }
@@ -271,12 +267,7 @@ impl LoopForest {
                 continue;
             }
             self.inner[node as usize] = self.loops.len() as u32;
-            self.loops.push(Found {
-                header: node,
-                parent: around,
-                irreducible: kind == IRREDUCIBLE,
-                depth,
-            });
+            self.loops.push(Found { header: node, parent: around, irreducible: kind == IRREDUCIBLE, depth });
         }
     }
 }
@@ -439,9 +430,8 @@ mod tests {
         let (mut loops, mut irreducible) = (0, 0);
         for _ in 0..3000 {
             let count = 1 + random(14);
-            let graph: Vec<Vec<u32>> = (0..count)
-                .map(|_| (0..random(4)).map(|_| random(count) as u32).collect())
-                .collect();
+            let graph: Vec<Vec<u32>> =
+                (0..count).map(|_| (0..random(4)).map(|_| random(count) as u32).collect()).collect();
             let mut numbers = BTreeMap::new();
             for root in 0..count as u32 {
                 number(&graph, root, root, &mut numbers);

@@ -81,9 +81,8 @@ pub(crate) fn may_return(
 ) -> bool {
     let steps = code.steps;
     let at = |offset: u32| steps.partition_point(|s| s.end <= offset) as u32;
-    let returns = |procedure: u32| {
-        others.is_some_and(|never| never.get(procedure as usize).is_none_or(|n| !n))
-    };
+    let returns =
+        |procedure: u32| others.is_some_and(|never| never.get(procedure as usize).is_none_or(|n| !n));
     scratch.seen.clear();
     scratch.seen.resize(steps.len().div_ceil(64), 0);
     scratch.stack.clear();

@@ -41,9 +41,7 @@ impl ControlTransfer {
     pub(crate) fn is_call(self) -> bool {
         matches!(
             self,
-            ControlTransfer::Call(_)
-                | ControlTransfer::CallThrough(_)
-                | ControlTransfer::CallAnywhere
+            ControlTransfer::Call(_) | ControlTransfer::CallThrough(_) | ControlTransfer::CallAnywhere
         )
     }
 }

@@ -105,11 +105,7 @@ impl<'d> LoadedImage<'d> {
     }
 }
 
-fn loaded<'d, E: FileHeader>(
-    header: &E,
-    endian: E::Endian,
-    data: &'d [u8],
-) -> Vec<(u64, &'d [u8])> {
+fn loaded<'d, E: FileHeader>(header: &E, endian: E::Endian, data: &'d [u8]) -> Vec<(u64, &'d [u8])> {
     let headers = header.program_headers(endian, data).unwrap_or(&[]);
     headers
         .iter()

@@ -18,12 +18,7 @@ pub(crate) struct Site {
 }
 
 /// Puts the sites of the code in `range` into `out`.
-pub(crate) fn read(
-    memory: &LoadedImage<'_>,
-    handlers: &[Handler],
-    range: &Range<u64>,
-    out: &mut Vec<Site>,
-) {
+pub(crate) fn read(memory: &LoadedImage<'_>, handlers: &[Handler], range: &Range<u64>, out: &mut Vec<Site>) {
     out.clear();
     let first = handlers.partition_point(|h| h.end <= range.start);
     let inside = handlers[first..].iter().take_while(|h| h.start < range.end);

@@ -42,9 +42,9 @@ impl Layout {
     }
 
     pub(crate) fn len(&self) -> u32 {
-        self.ranges.last().map_or(0, |range| {
-            self.offset_of(self.ranges.len() - 1) + (range.end - range.start) as u32
-        })
+        self.ranges
+            .last()
+            .map_or(0, |range| self.offset_of(self.ranges.len() - 1) + (range.end - range.start) as u32)
     }
 
     /// Offset of a range's first byte.
@@ -269,12 +269,7 @@ pub(crate) fn translate(
                     None => continue,
                 },
             };
-            code.steps.push(Step {
-                end: base + transfer.end,
-                target,
-                length: transfer.length,
-                kind,
-            });
+            code.steps.push(Step { end: base + transfer.end, target, length: transfer.length, kind });
         }
         let end = base + length as u32;
         match code.steps[first_step..].last() {

@@ -3,9 +3,7 @@
 //! It continues behind bytes that are no instruction.
 
 use super::control_transfer::{ControlTransfer, Decoded, Transfer};
-use iced_x86::{
-    Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register,
-};
+use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
 
 /// Instructions up to a jump, itself included, that are searched for what leads up to it.
 pub(super) const WINDOW: usize = 24;
@@ -133,9 +131,7 @@ pub(super) fn sweep(range: Range<'_>, swept: &mut Swept, out: &mut Decoded) {
         let end = decoder.position() as u32;
         let length = (end - offset) as u8;
         let flow = match flow {
-            ControlTransfer::Call(to) if range.catches_speculation(end, to) => {
-                ControlTransfer::Jump(to)
-            }
+            ControlTransfer::Call(to) if range.catches_speculation(end, to) => ControlTransfer::Jump(to),
             flow => flow,
         };
         stopped = match flow {
@@ -154,9 +150,7 @@ pub(super) fn sweep(range: Range<'_>, swept: &mut Swept, out: &mut Decoded) {
         }
         match out.transfers.last_mut() {
             // Padding is one transfer, however many instructions it has.
-            Some(last)
-                if flow == ControlTransfer::Padding && last.flow == flow && last.end == offset =>
-            {
+            Some(last) if flow == ControlTransfer::Padding && last.flow == flow && last.end == offset => {
                 last.end = end;
                 last.length = last.length.saturating_add(length);
             }
@@ -188,12 +182,10 @@ fn flow(instruction: &Instruction, stopped: bool) -> Option<ControlTransfer> {
         FlowControl::IndirectBranch => ControlTransfer::Indirect,
         FlowControl::Return => ControlTransfer::Return,
         FlowControl::Interrupt if code == Code::Int3 => ControlTransfer::Stop,
-        FlowControl::Exception
-        | FlowControl::UnconditionalBranch
-        | FlowControl::ConditionalBranch => ControlTransfer::Stop,
-        FlowControl::XbeginXabortXend
-            if matches!(code, Code::Xbegin_rel16 | Code::Xbegin_rel32) =>
-        {
+        FlowControl::Exception | FlowControl::UnconditionalBranch | FlowControl::ConditionalBranch => {
+            ControlTransfer::Stop
+        }
+        FlowControl::XbeginXabortXend if matches!(code, Code::Xbegin_rel16 | Code::Xbegin_rel32) => {
             ControlTransfer::Branch(target())
         }
         // System calls come back.

@@ -186,11 +186,7 @@ impl Resolver<'_, '_> {
                 return 0;
             }
             let displacement = load.memory_displacement64();
-            return self.by_base(
-                load.memory_base(),
-                |base| table(base.wrapping_add(displacement)),
-                out,
-            );
+            return self.by_base(load.memory_base(), |base| table(base.wrapping_add(displacement)), out);
         }
         0
     }
@@ -259,8 +255,8 @@ fn bound(before: &[Instruction], index: Register) -> Option<u64> {
     let mut index = index.full_register();
     let mut condition = None;
     for instruction in before.iter().rev() {
-        let first = instruction.op0_kind() == OpKind::Register
-            && instruction.op0_register().full_register() == index;
+        let first =
+            instruction.op0_kind() == OpKind::Register && instruction.op0_register().full_register() == index;
         match instruction.mnemonic() {
             Mnemonic::Ja | Mnemonic::Jbe => condition = Some(1),
             Mnemonic::Jae | Mnemonic::Jb => condition = Some(0),

@@ -29,10 +29,7 @@ where
 /// Records the calling frame as the task's spawner, and offers the task to others. `COUNTED`: counts the
 /// fork for a profiler.
 #[inline(always)]
-pub(crate) fn fork<F, R, const COUNTED: bool>(
-    worker: &Worker,
-    task: &StackTask<F, R, InSlot>,
-) -> SlotPtr
+pub(crate) fn fork<F, R, const COUNTED: bool>(worker: &Worker, task: &StackTask<F, R, InSlot>) -> SlotPtr
 where
     F: FnOnce(bool) -> R + Send,
     R: Send,

@@ -14,11 +14,7 @@ pub(crate) fn offer(pool: &Pool, task: TaskRef) {
 /// As [`offer`], but the calling worker starts the task after all those it has offered through the same
 /// `Fifo`, which `fifo` chooses by the worker.
 #[inline(always)]
-pub(crate) fn offer_in_order<'a>(
-    pool: &'a Pool,
-    task: TaskRef,
-    fifo: impl FnOnce(&'a Worker) -> &'a Fifo,
-) {
+pub(crate) fn offer_in_order<'a>(pool: &'a Pool, task: TaskRef, fifo: impl FnOnce(&'a Worker) -> &'a Fifo) {
     offer_entry(pool, task, |worker| fifo(worker).push(task));
 }
 

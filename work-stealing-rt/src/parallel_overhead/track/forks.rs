@@ -41,8 +41,7 @@ impl Forks {
             let chunks = CAPACITY.div_ceil(CHUNK);
             (0..chunks).map(|_| OnceLock::new()).collect()
         });
-        let chunk =
-            chunks[slot / CHUNK].get_or_init(|| (0..CHUNK).map(|_| Record::default()).collect());
+        let chunk = chunks[slot / CHUNK].get_or_init(|| (0..CHUNK).map(|_| Record::default()).collect());
         &chunk[slot % CHUNK]
     }
 }

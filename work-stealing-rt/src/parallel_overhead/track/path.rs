@@ -68,8 +68,7 @@ pub(crate) fn end_and_join(left: Strand, at: abi::Site) {
 #[inline(always)]
 pub(crate) fn both(first: Option<Strand>, second: Option<Strand>) -> Option<Strand> {
     // SAFETY: see above.
-    with(|path| Strand::new(unsafe { (path.both)(Strand::word(first), Strand::word(second)) }))
-        .flatten()
+    with(|path| Strand::new(unsafe { (path.both)(Strand::word(first), Strand::word(second)) })).flatten()
 }
 
 #[inline(always)]

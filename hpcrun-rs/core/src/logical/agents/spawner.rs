@@ -94,13 +94,8 @@ mod tests {
         let site = Box::new(SpawnSite { ip: 77, entry: 1 });
         let task = Box::new(TaskHeader { site: &*site, sp: 5, fp: 6 });
         let address = std::ptr::from_ref(&*task) as u64;
-        let expected = Spawner {
-            site: std::ptr::from_ref(&*site) as u64,
-            sp: 5,
-            fp: 6,
-            ip: 77,
-            is_in_stack: false,
-        };
+        let expected =
+            Spawner { site: std::ptr::from_ref(&*site) as u64, sp: 5, fp: 6, ip: 77, is_in_stack: false };
         // The second call takes the path of a known site.
         assert_eq!(spawner(address), Some(expected));
         assert_eq!(spawner(address), Some(expected));

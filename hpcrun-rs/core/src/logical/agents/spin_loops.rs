@@ -75,11 +75,8 @@ fn divide(code: &[u8], marker: &[u8]) -> Vec<Range> {
     loops.sort_unstable();
     let mut ranges = Vec::new();
     let mut at = 0;
-    let range = |start: usize, end: usize, role| Range {
-        start: base + start as u64,
-        end: base + end as u64,
-        role,
-    };
+    let range =
+        |start: usize, end: usize, role| Range { start: base + start as u64, end: base + end as u64, role };
     for (start, end) in loops {
         let start = start.max(at);
         if start >= end {
@@ -147,10 +144,7 @@ mod tests {
         let base = WAITS.as_ptr() as u64;
         let ranges = ranges_of("/usr/lib/libgomp.so.1.0.0", &[WAITS]).expect("a runtime");
         let roles: Vec<_> = ranges.iter().map(|r| (r.start - base, r.end - base, r.role)).collect();
-        assert_eq!(
-            roles,
-            [(0, 1, Role::Support), (1, 11, Role::SpinLoop), (11, 12, Role::Support)]
-        );
+        assert_eq!(roles, [(0, 1, Role::Support), (1, 11, Role::SpinLoop), (11, 12, Role::Support)]);
     }
 
     #[test]

@@ -140,12 +140,7 @@ impl Machine {
 
     /// Applies the effect of an instruction that ends at `next`. `None` when the effect cannot be tracked.
     /// The caller handles transfers of control, except calls, which are assumed to return.
-    pub(super) fn apply(
-        &mut self,
-        effect: Effect,
-        next: u64,
-        stack: &mut StackReader,
-    ) -> Option<()> {
+    pub(super) fn apply(&mut self, effect: Effect, next: u64, stack: &mut StackReader) -> Option<()> {
         match effect {
             Effect::Near(to, distance) => {
                 self.set(to, Some(next.wrapping_add_signed(distance.into())));

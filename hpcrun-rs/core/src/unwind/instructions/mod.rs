@@ -105,8 +105,7 @@ pub(super) fn caller(
     code: &mut Code<'_>,
     stack: &mut StackReader,
 ) -> Option<Registers> {
-    let mut worklist =
-        Worklist::new(WorkItem { at: registers.ip(), machine: Machine::new(registers) });
+    let mut worklist = Worklist::new(WorkItem { at: registers.ip(), machine: Machine::new(registers) });
     let mut after_call = !is_exact;
     while let Some(item) = worklist.next() {
         if let Some(caller) = follow(item, after_call, &mut worklist, code, stack) {
@@ -191,6 +190,5 @@ fn returned(
 /// Whether these bytes are a call instruction, as a whole.
 pub(super) fn is_call(bytes: &[u8]) -> bool {
     matches!(bytes[0], 0xe8 | 0xff)
-        && x86::decode(bytes)
-            .is_some_and(|i| i.length == bytes.len() && matches!(i.effect, Effect::Call(_)))
+        && x86::decode(bytes).is_some_and(|i| i.length == bytes.len() && matches!(i.effect, Effect::Call(_)))
 }

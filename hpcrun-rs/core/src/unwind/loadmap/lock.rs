@@ -66,10 +66,7 @@ pub fn find() {
         let mut info: libc::Dl_info = mem::zeroed();
         let mut symbol: *mut c_void = std::ptr::null_mut();
         const WITH_SYMBOL: i32 = 1;
-        if !data.is_null()
-            && dladdr1(data, &mut info, &mut symbol, WITH_SYMBOL) != 0
-            && !symbol.is_null()
-        {
+        if !data.is_null() && dladdr1(data, &mut info, &mut symbol, WITH_SYMBOL) != 0 && !symbol.is_null() {
             let size = (*symbol.cast::<libc::Elf64_Sym>()).st_size as usize;
             let mut bounds = (data as usize, size / 8);
             libc::dl_iterate_phdr(Some(look), (&raw mut bounds).cast());
@@ -78,12 +75,7 @@ pub fn find() {
 }
 
 unsafe extern "C" {
-    fn dladdr1(
-        address: *const c_void,
-        info: *mut libc::Dl_info,
-        extra: *mut *mut c_void,
-        flags: i32,
-    ) -> i32;
+    fn dladdr1(address: *const c_void, info: *mut libc::Dl_info, extra: *mut *mut c_void, flags: i32) -> i32;
 }
 
 /// Before a fork: no other thread changes the list until it is over. Waits for a tenth of a second at most.
@@ -117,8 +109,7 @@ pub(super) fn enter_child() {
     let mutex = FOUND.load(Relaxed) as *mut Mutex;
     // SAFETY: null, or glibc's mutex, which nobody else can use now.
     unsafe {
-        let is_locked =
-            mutex.as_ref().is_some_and(|m| m.lock != 0 && m.owner != system::thread_id() as i32);
+        let is_locked = mutex.as_ref().is_some_and(|m| m.lock != 0 && m.owner != system::thread_id() as i32);
         if HELD.swap(false, Relaxed) && is_locked && (*mutex).count == 1 {
             ((*mutex).lock, (*mutex).count, (*mutex).owner, (*mutex).users) = (0, 0, 0, 0);
         } else if is_locked {

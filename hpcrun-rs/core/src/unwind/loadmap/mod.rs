@@ -21,9 +21,7 @@ use scan::LinkMap;
 pub use scan::executable_path;
 use std::cell::UnsafeCell;
 use std::ptr;
-use std::sync::atomic::{
-    AtomicBool, AtomicPtr, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering,
-};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
 /// An immutable load map.
@@ -170,12 +168,7 @@ pub struct Located {
 pub fn locate(snapshot: &Snapshot, address: u64) -> Option<Located> {
     if is_stable() {
         if let Some(m) = snapshot.find(address) {
-            return Some(Located {
-                id: m.id,
-                bias: m.bias,
-                sections: m.sections,
-                registered: true,
-            });
+            return Some(Located { id: m.id, bias: m.bias, sections: m.sections, registered: true });
         }
     }
     let found = find_object(address)?;
@@ -212,9 +205,7 @@ pub fn is_entry_code(lookup: u64, located: &Located, function: Option<u64>) -> b
     let entry = ENTRY.load(Ordering::Relaxed);
     match function {
         Some(start) => start.wrapping_add(located.bias) == entry,
-        None => {
-            lookup.wrapping_sub(entry) < 64 || located.bias == INTERPRETER.load(Ordering::Relaxed)
-        }
+        None => lookup.wrapping_sub(entry) < 64 || located.bias == INTERPRETER.load(Ordering::Relaxed),
     }
 }
 

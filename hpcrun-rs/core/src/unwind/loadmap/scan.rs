@@ -38,10 +38,7 @@ pub(super) unsafe fn sections_at(hdr: u64, limit: u64, bias: u64) -> Option<Unwi
         Some(UnwindSections {
             hdr: std::slice::from_raw_parts(hdr as *const u8, hdr_len as usize),
             hdr_address: hdr.wrapping_sub(bias),
-            eh_frame: std::slice::from_raw_parts(
-                eh_frame as *const u8,
-                (limit - eh_frame) as usize,
-            ),
+            eh_frame: std::slice::from_raw_parts(eh_frame as *const u8, (limit - eh_frame) as usize),
             eh_frame_address: eh_frame.wrapping_sub(bias),
         })
     }
@@ -138,8 +135,7 @@ unsafe fn add_namespaces(program: &libc::dl_phdr_info, scan: &mut Scan) {
     // SAFETY: the loader's lists change only under its lock. The executable's dynamic section, which ends
     // with a null tag, points to them. A module's first mapped page is readable, and holds its headers.
     unsafe {
-        let headers =
-            std::slice::from_raw_parts(program.dlpi_phdr, usize::from(program.dlpi_phnum));
+        let headers = std::slice::from_raw_parts(program.dlpi_phdr, usize::from(program.dlpi_phnum));
         let Some(dynamic) = headers.iter().find(|h| h.p_type == libc::PT_DYNAMIC) else {
             return;
         };
@@ -209,15 +205,13 @@ fn describe(info: &libc::dl_phdr_info, vdso: u64) -> Option<Module> {
         return None;
     }
     // SAFETY: the loader owns the program headers, which are valid while the module is loaded.
-    let headers =
-        unsafe { std::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum)) };
+    let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum)) };
     let bias = info.dlpi_addr;
     let loads = || headers.iter().filter(|h| h.p_type == libc::PT_LOAD);
     let start = bias.wrapping_add(loads().map(|h| h.p_vaddr).min()?);
     let end = bias.wrapping_add(loads().map(|h| h.p_vaddr + h.p_memsz).max()?);
     let sections = headers.iter().find(|h| h.p_type == libc::PT_GNU_EH_FRAME).and_then(|h| {
-        let segment =
-            loads().find(|l| h.p_vaddr >= l.p_vaddr && h.p_vaddr < l.p_vaddr + l.p_memsz)?;
+        let segment = loads().find(|l| h.p_vaddr >= l.p_vaddr && h.p_vaddr < l.p_vaddr + l.p_memsz)?;
         let limit = bias.wrapping_add(segment.p_vaddr + segment.p_memsz);
         // SAFETY: the range lies in a mapped segment of the module.
         unsafe { sections_at(bias.wrapping_add(h.p_vaddr), limit, bias) }
@@ -264,9 +258,8 @@ fn module_path(info: &libc::dl_phdr_info, start: u64, is_vdso: bool) -> String {
         return "[vdso]".to_owned();
     }
     // SAFETY: a NUL-terminated string of the loader, or null.
-    let name = unsafe {
-        if info.dlpi_name.is_null() { &[][..] } else { CStr::from_ptr(info.dlpi_name).to_bytes() }
-    };
+    let name =
+        unsafe { if info.dlpi_name.is_null() { &[][..] } else { CStr::from_ptr(info.dlpi_name).to_bytes() } };
     if name.is_empty() {
         return executable_path();
     }
@@ -287,8 +280,7 @@ pub fn executable_path() -> String {
 
 fn find_executable() -> String {
     // SAFETY: reads the auxiliary vector.
-    let (base, headers) =
-        unsafe { (libc::getauxval(libc::AT_BASE), libc::getauxval(libc::AT_PHDR)) };
+    let (base, headers) = unsafe { (libc::getauxval(libc::AT_BASE), libc::getauxval(libc::AT_PHDR)) };
     let told = || maps::at(headers).filter(|m| m.inode != 0).map(|m| m.path);
     let path = if base == 0 { told() } else { std::fs::read_link("/proc/self/exe").ok() };
     let Some(path) = path else {

@@ -97,11 +97,7 @@ fn check(code: &[u8]) -> Option<usize> {
             panic!("{}", what())
         }
         (
-            Effect::Address { .. }
-            | Effect::Near(..)
-            | Effect::Add(..)
-            | Effect::And(..)
-            | Effect::JumpTo(_),
+            Effect::Address { .. } | Effect::Near(..) | Effect::Add(..) | Effect::And(..) | Effect::JumpTo(_),
             _,
         ) => {
             panic!("{}", what())
@@ -122,17 +118,15 @@ fn check(code: &[u8]) -> Option<usize> {
 }
 
 fn slot(full: &iced_x86::Instruction, effect: Effect, what: &dyn Fn() -> String) {
-    let (Effect::Load { from: slot, .. }
-    | Effect::Store { to: slot, .. }
-    | Effect::Address { of: slot, .. }) = effect
+    let (Effect::Load { from: slot, .. } | Effect::Store { to: slot, .. } | Effect::Address { of: slot, .. }) =
+        effect
     else {
         return;
     };
     let base = number(full.memory_base());
     let plain = full.memory_index() == iced_x86::Register::None;
-    let expected = base
-        .filter(|_| plain)
-        .map(|base| Slot { base, displacement: full.memory_displacement64() as i32 });
+    let expected =
+        base.filter(|_| plain).map(|base| Slot { base, displacement: full.memory_displacement64() as i32 });
     assert_eq!(slot, expected, "{}", what());
 }
 
@@ -166,8 +160,7 @@ fn real_code_is_read_as_by_an_independent_decoder() {
 /// Decodes all opcodes of all maps, with many operands and the usual prefixes.
 #[test]
 fn all_forms_are_read_as_by_an_independent_decoder() {
-    let legacy: [&[u8]; 8] =
-        [&[], &[0x66], &[0xf2], &[0xf3], &[0x67], &[0x64], &[0x66, 0xf0], &[0x66, 0x66]];
+    let legacy: [&[u8]; 8] = [&[], &[0x66], &[0xf2], &[0xf3], &[0x67], &[0x64], &[0x66, 0xf0], &[0x66, 0x66]];
     let rex: [&[u8]; 6] = [&[], &[0x41], &[0x48], &[0x4f], &[0x4a], &[0x48, 0x41]];
     let mut heads: Vec<Vec<u8>> = Vec::new();
     for prefix in legacy {
