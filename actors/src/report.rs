@@ -178,6 +178,7 @@ fn procedures(graph: &Graph) -> Vec<Procedure> {
         name: ProcedureName::Mark(names::of_entry(entry)),
         work,
         on_path,
+        faster_span: graph.span,
         zeroed_span: match on_path {
             // It gains nothing.
             0 => graph.span,

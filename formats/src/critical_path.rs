@@ -79,6 +79,8 @@ pub struct CriticalPath<P = Site, N = ProcedureName> {
     pub spawn_cost: u64,
     /// Cost of any other edge.
     pub message_cost: u64,
+    /// What is saved of a procedure in its `faster_span`, in [`PARTS`]; 0: nobody has asked for it.
+    pub faster: u32,
     /// The path in its order; the times add up to the span.
     pub segments: Vec<Segment<P>>,
     /// Procedures with activity, those that gain most first.
@@ -223,6 +225,33 @@ pub struct Procedure<N = ProcedureName> {
     pub on_path: u64,
     /// The span if it took no time.
     pub zeroed_span: u64,
+    /// The span if it took as much less time as was asked for before the run; the span itself if nothing was.
+    pub faster_span: u64,
+}
+
+/// Parts of a procedure's time.
+pub const PARTS: u32 = 10_000;
+
+/// What a procedure saves that is so many times as fast, in [`PARTS`]; `None` for a factor that is none.
+pub fn saved(factor: f64) -> Option<u32> {
+    let parts = f64::from(PARTS) * (1.0 - 1.0 / factor);
+    (1.0..f64::from(PARTS)).contains(&parts).then_some(parts.round() as u32)
+}
+
+/// `NAME=FACTOR` of `--faster`: a procedure, and how many times as fast it is.
+pub fn faster(text: &str) -> Result<(String, f64), String> {
+    let (name, factor) = text.rsplit_once('=').ok_or("not PROCEDURE=FACTOR, as in parse=2")?;
+    let factor = factor.parse().ok().filter(|factor| saved(*factor).is_some());
+    Ok((name.to_owned(), factor.ok_or("FACTOR is not a number above 1, and below 10000")?))
+}
+
+/// What is to be expected if one procedure is faster.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct IfFaster {
+    /// Least and most of the span, in nanoseconds. Equal: this is what was asked for before the run.
+    pub span: (f64, f64),
+    /// The time for a number of workers with each of them.
+    pub time: (f64, f64),
 }
 
 /// A branch beside the path that is nearly as long.
@@ -342,7 +371,7 @@ pub struct Prediction {
 impl<P, N> CriticalPath<P, N> {
     /// What a number of workers would take.
     pub fn prediction(&self, workers: u32) -> Prediction {
-        let (least, upper) = bounds(self.work, self.span, workers);
+        let (least, upper) = bounds(self.work as f64, self.span as f64, workers);
         Prediction {
             workers,
             time: self.by_levels(workers).max(least).min(upper),
@@ -370,22 +399,76 @@ impl<P, N> CriticalPath<P, N> {
         sum + time.max(0.0) + work.max(0.0) / f64::from(workers)
     }
 
-    /// The time for a number of workers if a procedure took none: as far between its bounds as the prediction
-    /// with the procedure is.
+    /// The time for a number of workers if a procedure took none.
     pub fn without(&self, procedure: &Procedure<N>, workers: u32) -> f64 {
-        let (lower, upper) = bounds(self.work, self.span, workers);
+        let work = self.work.saturating_sub(procedure.work);
+        self.with(work as f64, procedure.zeroed_span as f64, workers)
+    }
+
+    /// The span and the time for a number of workers if a procedure is so many times as fast.
+    ///
+    /// The span is convex in the time that the procedure takes: it is the longest of chains, the length of
+    /// each of which is a line. Known are its values where the procedure takes no time, all of it, or what
+    /// was asked for; a chord bounds it from above between two of them, and from below beyond, as does its
+    /// slope at all of the time, which is the procedure's time on the path.
+    pub fn if_faster(&self, procedure: &Procedure<N>, factor: f64, workers: u32) -> IfFaster {
+        let saved = f64::from(saved(factor).unwrap_or(0)) / f64::from(PARTS);
+        let span = self.span as f64;
+        let zeroed = (1.0, span - procedure.zeroed_span as f64);
+        let asked = f64::from(self.faster) / f64::from(PARTS);
+        let asked = (asked, span - procedure.faster_span as f64);
+        // What is gained, by what is saved of the procedure.
+        let (mut least, mut most) = (zeroed.1 * saved, zeroed.1);
+        most = most.min(procedure.on_path as f64 * saved);
+        if self.faster > 0 {
+            let chord =
+                |(x, gain): (f64, f64)| asked.1 + (gain - asked.1) * (saved - asked.0) / (x - asked.0);
+            let (inner, outer) = match saved < asked.0 {
+                true => ((0.0, 0.0), zeroed),
+                false => (zeroed, (0.0, 0.0)),
+            };
+            least = least.max(chord(inner));
+            // Two points of a chord that are one have no line.
+            most = if asked.0 < 1.0 { most.min(chord(outer)) } else { most };
+            if (saved - asked.0).abs() < 1.5 / f64::from(PARTS) {
+                (least, most) = (asked.1, asked.1);
+            }
+        }
+        let work = self.work as f64 - procedure.work as f64 * saved;
+        let span = (span - most.max(least), span - least);
+        let time = |span| self.with(work, span, workers);
+        IfFaster { span, time: (time(span.0), time(span.1)) }
+    }
+
+    /// The time for a number of workers with other work and another span: as far between its bounds as the
+    /// prediction is.
+    fn with(&self, work: f64, span: f64, workers: u32) -> f64 {
+        let (lower, upper) = bounds(self.work as f64, self.span as f64, workers);
         let above = match upper > lower {
             true => (self.prediction(workers).time - lower) / (upper - lower),
             false => 1.0,
         };
-        let work = self.work.saturating_sub(procedure.work);
-        let (lower, upper) = bounds(work, procedure.zeroed_span, workers);
+        let (lower, upper) = bounds(work, span, workers);
         lower + above * (upper - lower)
     }
 
     /// By how much the span is shorter if a procedure takes no time.
     pub fn gain(&self, procedure: &Procedure<N>) -> u64 {
         self.span.saturating_sub(procedure.zeroed_span)
+    }
+
+    /// How many strands are active at once for at least a hundredth of the span; `None` without levels. With
+    /// fixed threads that is their number, and predictions for more workers mean it, too.
+    pub fn strands(&self) -> Option<u32> {
+        let mut levels: Vec<&Level> = self.levels.iter().filter(|level| level.time > 0).collect();
+        levels.sort_by_key(|level| std::cmp::Reverse(level.cores));
+        let mut time = 0_u64;
+        let level = levels.into_iter().find(|level| {
+            time = time.saturating_add(level.time);
+            time >= self.span / 100
+        })?;
+        let more = level.work as f64 - f64::from(level.cores) * level.time as f64;
+        Some(level.cores + u32::from(more > 0.01 * level.time as f64))
     }
 
     /// T1 / Tinf; 0 for a process without activity.
@@ -441,6 +524,7 @@ impl<P, N> CriticalPath<P, N> {
             work: p.work,
             on_path: p.on_path,
             zeroed_span: p.zeroed_span,
+            faster_span: p.faster_span,
         });
         CriticalPath {
             pid: self.pid,
@@ -454,6 +538,7 @@ impl<P, N> CriticalPath<P, N> {
             wall: self.wall,
             spawn_cost: self.spawn_cost,
             message_cost: self.message_cost,
+            faster: self.faster,
             segments,
             procedures: procedures.collect(),
             near,
@@ -509,10 +594,9 @@ impl CriticalPath {
 }
 
 /// Of the time on a number of workers, the least and the greatest that work and span allow.
-fn bounds(work: u64, span: u64, workers: u32) -> (f64, f64) {
-    let (lower, span) = (work as f64 / f64::from(workers), span as f64);
-    let beside = (work as f64 - span).max(0.0) / f64::from(workers);
-    (lower.max(span), beside + span)
+fn bounds(work: f64, span: f64, workers: u32) -> (f64, f64) {
+    let beside = (work - span).max(0.0) / f64::from(workers);
+    ((work / f64::from(workers)).max(span), beside + span)
 }
 
 /// A part by the whole; 0 if that is 0.
@@ -570,6 +654,10 @@ mod tests {
         path.levels[1] = Level { cores: 3, time: 50, work: 175 };
         path.work = 225;
         assert_eq!(times(&path), [225.0, 150.0, 125.0, 100.0]);
+        assert_eq!(path.strands(), Some(4));
+        path.levels.push(Level { cores: 9, time: 0, work: 0 });
+        path.levels[1] = Level { cores: 3, time: 50, work: 150 };
+        assert_eq!((path.strands(), CriticalPath::<Site>::default().strands()), (Some(3), None));
         path = self::path();
         let upper = [1, 2, 3, 4].map(|workers| path.prediction(workers).upper);
         assert_eq!(upper, [250.0, 175.0, 150.0, 137.5]);
@@ -583,8 +671,13 @@ mod tests {
     /// The prediction for two, 150, is halfway between its bounds, 125 and 175.
     #[test]
     fn a_procedure_without_time_leaves_the_prediction_between_its_bounds() {
-        let procedure =
-            Procedure { name: ProcedureName::Mark("f".to_owned()), work: 100, on_path: 25, zeroed_span: 75 };
+        let procedure = Procedure {
+            name: ProcedureName::Mark("f".to_owned()),
+            work: 100,
+            on_path: 25,
+            zeroed_span: 75,
+            faster_span: 100,
+        };
         let mut path = path();
         assert_eq!(path.without(&procedure, 1), 150.0);
         assert_eq!(path.without(&procedure, 2), (75.0 + 112.5) / 2.0);

@@ -14,9 +14,9 @@ pub const ALL_CORES: u32 = u32::MAX;
 pub const ENV_SOURCE: &str = "HPCRUN_RS_SOURCE";
 /// Set to 1: waiting for locks is charged to the contexts that hold them.
 pub const ENV_LOCK_WAIT: &str = "HPCRUN_RS_LOCK_WAIT";
-/// Set: the critical path is tracked. Four numbers with blanks between: seconds after which it is written
+/// Set: the critical path is tracked. Three numbers with blanks between: seconds after which it is written
 /// again and again (0: at the end only), the signal that starts and stops the tracking (0: it starts with the
-/// program), what a spawn costs, and any other edge, in nanoseconds.
+/// program), and the part of a procedure's time that is saved if it is faster, in ten thousandths.
 pub const ENV_CRITICAL_PATH: &str = "HPCRUN_RS_CRITICAL_PATH";
 /// Path of the table of inlined procedures, if there is one.
 pub const ENV_INLINED: &str = "HPCRUN_RS_INLINED";

@@ -18,6 +18,7 @@ use crate::cli::{
 use crate::error::{Error, Result};
 use crate::exports;
 use crate::metrics::expression::Expression;
+use crate::model::critical_path::Procedure;
 use crate::model::metrics::Metric;
 use crate::model::tree::Tree;
 use crate::model::warnings::Warnings;
@@ -33,6 +34,7 @@ use crate::schema;
 use crate::sources::newest;
 use crate::sweep::{self, print::Sweep};
 use crate::views;
+use crate::views::critical_path::find_procedure;
 use crate::views::diff::METRICS;
 use crate::views::fold::{FoldOptions, Folded, fold};
 use crate::views::prune::{Limits, prune};
@@ -291,13 +293,16 @@ fn critical_path(args: &PathArgs, style: Style, out: &mut impl Write) -> Result<
     };
     let process = processes.remove(shown);
     let path = catalogue.critical_path(&process)?;
+    let faster = args.faster.iter().map(|(name, factor)| Ok((find_procedure(&path, name)?, *factor)));
+    let faster: Vec<(&Procedure, f64)> = faster.collect::<Result<_>>()?;
     let view = PathView {
         path: &path,
         process: &process,
         others: &processes,
         workers: args.workers.unwrap_or(process.cores),
+        faster: &faster,
     };
-    let remarks = remarks(&path, view.workers);
+    let remarks = remarks(&path, view.workers, process.threads);
     match args.format {
         ReportFormat::Text => view.text(&remarks, args.rows, style, out),
         ReportFormat::Json => view.json(&remarks, out),

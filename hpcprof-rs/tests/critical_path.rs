@@ -87,7 +87,13 @@ pub(crate) const GRAPHS: [Graph; 4] = [JOIN, SHARE_AND_ZEROING, BOTH_BRANCHES, N
 
 /// A function of a path, known by its samples.
 fn function(address: CodeAddress, zeroed: u64) -> Procedure {
-    Procedure { name: ProcedureName::Function(address, 0), work: 0, on_path: 0, zeroed_span: zeroed * MS }
+    Procedure {
+        name: ProcedureName::Function(address, 0),
+        work: 0,
+        on_path: 0,
+        zeroed_span: zeroed * MS,
+        faster_span: (zeroed + 3) * MS,
+    }
 }
 
 fn segment(site: &Site, end: &Site, edge: Edge, thread: Option<u32>, time: u64) -> Segment<Site> {
@@ -318,6 +324,7 @@ fn functions_have_the_times_of_their_samples() {
         work: 5 * MS,
         on_path: 4 * MS,
         zeroed_span: 8 * MS,
+        faster_span: 8 * MS,
     };
     run.critical_path = Some(CriticalPath {
         pid: run.start.pid,

@@ -54,4 +54,50 @@ fn levels_tell_what_workers_take() {
     has(&flat, "at least at most speed-up 1 95.000 95.000 95.000 1.00");
     has(&flat, " 2 65.000 65.000 80.000 1.46 ");
     has(&flat, "instead of 65.0 ms");
+    let page = self::page(&database, &["--workers", "4"]);
+    let more = page.split_whitespace().collect::<Vec<_>>().join(" ");
+    has(
+        &more,
+        "with these threads or tasks, at most 2 at once, no number of cores is more than 1.5 times as fast as one",
+    );
+}
+
+/// B has 50 of the span's 65; with half of it, A is the longer half of the join: 45, as without B.
+#[test]
+fn a_faster_procedure_has_bounds_or_what_was_followed() {
+    let mut run = tracked(&JOIN);
+    let faster = |run: &Run, name: &str| json(&database(run), &["--workers", "2", "--faster", name]);
+    let near = |found: &serde_json::Value, ms: f64| {
+        assert!((found.as_f64().expect("a number") * 1e3 - ms).abs() < 1e-9, "{found}, not {ms}");
+    };
+    let bounds = faster(&run, "leaf=2")["faster"][0].clone();
+    assert_eq!((&bounds["name"], &bounds["exact"]), (&json!("app::leaf"), &json!(false)));
+    for (of, least, most) in [("span", 45.0, 55.0), ("predicted", 57.5, 62.5)] {
+        near(&bounds[of]["least"], least);
+        near(&bounds[of]["most"], most);
+    }
+    let path = path_of(&mut run);
+    path.faster = 5000;
+    for procedure in &mut path.procedures {
+        procedure.faster_span = procedure.zeroed_span;
+    }
+    let exact = faster(&run, "app::leaf=2")["faster"][0].clone();
+    assert_eq!(exact["exact"], true);
+    near(&exact["span"]["least"], 45.0);
+    near(&exact["predicted"]["most"], 57.5);
+    // A chord from what was followed is above, and one on to the whole time below.
+    let other = faster(&run, "app::leaf=1.25")["faster"][0].clone();
+    near(&other["span"]["least"], 55.0);
+    near(&other["span"]["most"], 57.0);
+    let database = database(&run);
+    has(
+        &page(&database, &["--faster", "leaf=2"]),
+        "* with app::leaf 2 times as fast: span 45.0 ms instead of",
+    );
+    let error =
+        tool(&["critical-path", text(&database), "--faster", "lea=2"]).expect_err("no such procedure");
+    has(
+        &error,
+        "no procedure `lea` was sampled or marked; --faster takes what `critical-path` lists: `app::leaf`",
+    );
 }

@@ -30,6 +30,7 @@ fn json_is_as_its_schema_says() {
         (&full, "threads", "threads --format json"),
         (&full, "threads", "threads --format json --metric idleness/work"),
         (&path, "critical-path", "critical-path --format json"),
+        (&path, "critical-path", "critical-path --faster leaf=2 --format json"),
         (&loops, "regions", "regions --format json"),
         (&full, "advice", "advise --format json"),
         (&loops, "advice", "advise --format json"),

@@ -62,6 +62,12 @@ pub(crate) struct Options {
           default_missing_value = "")]
     pub(crate) critical_path: Option<WhileRunning>,
 
+    /// With --critical-path: what the span and the time would be if a procedure, or marked code, was so many
+    /// times as fast, exactly. One factor a run; `hpcprof-rs critical-path --faster` gives bounds for others.
+    #[arg(long, value_name = "PROCEDURE=FACTOR", requires = "critical_path",
+          value_parser = hpc_formats::critical_path::faster)]
+    pub(crate) faster: Vec<(String, f64)>,
+
     /// Say nothing unless something is wrong.
     #[arg(short, long)]
     pub(crate) quiet: bool,
@@ -167,6 +173,22 @@ pub(crate) struct Event {
 }
 
 impl Options {
+    /// What is saved of procedures that are faster; 0: nothing was asked.
+    pub(crate) fn saved(&self) -> Result<u32, Failure> {
+        let mut factors = self.faster.iter().map(|(_, factor)| *factor);
+        let first = factors.next();
+        if factors.any(|factor| Some(factor) != first) {
+            let problem = "--faster: a run follows one factor; give the others to hpcprof-rs critical-path";
+            return Err(Failure::own(problem.to_owned()));
+        }
+        Ok(first.and_then(hpc_formats::critical_path::saved).unwrap_or(0))
+    }
+
+    /// What was asked of procedures that are faster, as arguments.
+    pub(crate) fn faster(&self) -> impl Iterator<Item = String> + use<'_> {
+        self.faster.iter().map(|(name, factor)| format!("--faster={name}={factor}"))
+    }
+
     /// The events, checked.
     pub(crate) fn events(&self) -> Result<Events, Failure> {
         parse_events(&self.event).map_err(Failure::Own)

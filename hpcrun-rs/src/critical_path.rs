@@ -1,6 +1,7 @@
 //! `--critical-path`: the summary at the end of a run, a line for each process, or for all ranks of a job.
 //! What lies on the path is for `hpcprof-rs critical-path`.
 
+use crate::cli::Options;
 use crate::output;
 use hpc_formats::critical_path::{CriticalPath, EXTENSION};
 use hpc_formats::message;
@@ -11,7 +12,7 @@ use std::path::Path;
 const SHOWN: usize = 3;
 
 /// Prints what the run's processes have written, to standard error.
-pub(crate) fn summarise(directory: &Path) {
+pub(crate) fn summarise(directory: &Path, options: &Options) {
     // By the job, or of no job by the file.
     let mut jobs: BTreeMap<(u64, usize), Vec<CriticalPath>> = BTreeMap::new();
     let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
@@ -45,8 +46,9 @@ pub(crate) fn summarise(directory: &Path) {
         message!("hpcrun-rs: and of {} further processes", lines.len() - SHOWN);
     }
     message!(
-        "hpcrun-rs: what lies on the path: hpcprof-rs {}; hpcprof-rs critical-path",
-        output::display(directory)
+        "hpcrun-rs: what lies on the path: hpcprof-rs {}; hpcprof-rs critical-path{}",
+        output::display(directory),
+        options.faster().fold(String::new(), |all, one| format!("{all} '{one}'"))
     );
 }
 

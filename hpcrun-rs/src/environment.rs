@@ -12,6 +12,8 @@ pub(crate) struct Settings<'a> {
     pub(crate) events: Events,
     pub(crate) cores: u32,
     pub(crate) critical_path: Option<WhileRunning>,
+    /// What is saved of a procedure that is faster.
+    pub(crate) saved: u32,
     /// The table of inlined procedures.
     pub(crate) inlined: Option<&'a Path>,
     pub(crate) source: &'a str,
@@ -51,7 +53,7 @@ pub(crate) fn add_sampler(command: &mut Command, settings: &Settings<'_>) {
         command.env(names::ENV_INLINED, table);
     }
     if let Some(WhileRunning { every, signal }) = settings.critical_path {
-        command.env(names::ENV_CRITICAL_PATH, format!("{every} {signal}"));
+        command.env(names::ENV_CRITICAL_PATH, format!("{every} {signal} {}", settings.saved));
     }
 }
 

@@ -154,6 +154,7 @@ fn prepare(options: &cli::Options) -> Result<Prepared, Failure> {
             events,
             cores: options.cores.number(),
             critical_path: options.critical_path,
+            saved: options.saved()?,
             inlined: inlined.as_deref(),
             source: &options.source,
             library: &library,

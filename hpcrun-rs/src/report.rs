@@ -25,10 +25,10 @@ pub(crate) fn supervise(
         return Ok(child::end_like(status));
     }
     if options.critical_path.is_some() && !options.report && !options.quiet {
-        critical_path::summarise(directory);
+        critical_path::summarise(directory, options);
     }
     if options.report {
-        report(directory, options.critical_path.is_some());
+        report(directory, options);
     }
     if !options.quiet {
         message!("hpcrun-rs: measurements kept in {}", output::display(directory));
@@ -36,14 +36,16 @@ pub(crate) fn supervise(
     Ok(child::end_like(status))
 }
 
-fn report(directory: &Path, with_path: bool) {
+fn report(directory: &Path, options: &Options) {
     let tool = beside_us("hpcprof-rs");
     match Command::new(&tool).arg(directory).status() {
         // Without a name, the view is that of the newest database, which this one is.
         Ok(status) if status.success() => {
-            let view = with_path.then(|| Command::new(&tool).arg("critical-path").status());
+            let with_path = options.critical_path.is_some();
+            let view = || Command::new(&tool).arg("critical-path").args(options.faster()).status();
+            let view = with_path.then(view);
             if view.is_some_and(|ended| !ended.is_ok_and(|status| status.success())) {
-                critical_path::summarise(directory);
+                critical_path::summarise(directory, options);
             }
         }
         Ok(status) => message!(

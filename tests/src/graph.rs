@@ -29,12 +29,17 @@ impl Graph {
 
     /// The longest path by the nodes' times, if a procedure takes none.
     pub fn longest(&self, times: &Times, zeroed: Option<&str>) -> (f64, Vec<Node>) {
+        self.longest_with(times, zeroed, 0.0)
+    }
+
+    /// The same, if it takes a part of its time.
+    pub fn longest_with(&self, times: &Times, name: Option<&str>, part: f64) -> (f64, Vec<Node>) {
         let mut ends: BTreeMap<Node, (f64, Vec<Node>)> = BTreeMap::new();
         for (node, before) in &self.0 {
             let first = (0.0, Vec::new());
             let (begin, path) =
                 before.iter().map(|b| ends[b].clone()).max_by(|a, b| a.0.total_cmp(&b.0)).unwrap_or(first);
-            let own = if zeroed == Some(node.0) { 0.0 } else { times.of(*node) };
+            let own = times.of(*node) * if name == Some(node.0) { part } else { 1.0 };
             ends.insert(*node, (begin + own, [path, vec![*node]].concat()));
         }
         let last = ends.into_values().max_by(|a, b| a.0.total_cmp(&b.0));

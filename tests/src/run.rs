@@ -199,6 +199,7 @@ impl Spec {
             .arg(&measurements)
             .args(["-e", &format!("{}@{}", self.event, self.rate)])
             .args(self.lock_wait.then_some(["-e", "lock-wait"]).into_iter().flatten())
+            .args(self.critical_path.map(|_| "--faster=any=2"))
             .args(self.critical_path.map(|repeat| match repeat {
                 "" => "--critical-path".to_owned(),
                 repeat => format!("--critical-path={repeat}"),

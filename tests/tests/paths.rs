@@ -43,6 +43,8 @@ fn faults(path: &CriticalPath, graph: &Graph, times: &Times, threads: usize) -> 
         check(format!("{name} on the path"), procedure.on_path, own);
         let zeroed = graph.longest(times, Some(name)).0;
         check(format!("the span without {name}"), procedure.zeroed_span, zeroed);
+        let faster = graph.longest_with(times, Some(name), 0.5).0;
+        check(format!("the span with half of {name}"), procedure.faster_span, faster);
     }
     faults
 }

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 pub static KIND: Kind = Kind {
     name: "critical path",
     magic: *b"HPCRPATH",
-    major: 6,
+    major: 7,
     minor: 0,
     remedy: "measure again, with the hpcrun-rs of hpcprof-rs's release",
 };
@@ -31,15 +31,15 @@ const NONE: u32 = u32::MAX;
 
 structures! {
     Segment<u32>, Segment { begin end edge rank thread time count }
-    Procedure, Procedure { name work on_path zeroed_span }
+    Procedure, Procedure { name work on_path zeroed_span faster_span }
     Near<u32>, Near { begin end thread time slack }
     OnPath, OnPath { profile record time }
     Level, Level { cores time work }
     Start<u32>, Start { place edge first count time beside }
     Quality, Quality { resyncs exact_edges woken_edges grains lost_edges }
     Numbered, CriticalPath {
-        pid image complete work span burdened_span span_at_least wall spawn_cost message_cost levels quality
-        segments procedures near starts on_path threads rank ranks
+        pid image complete work span burdened_span span_at_least wall spawn_cost message_cost faster levels
+        quality segments procedures near starts on_path threads rank ranks
     }
     RankShare, RankShare { rank work on_path }
     Rank<u32>, Rank { job rank ranks savings names first segments contexts exports }
@@ -178,7 +178,13 @@ mod tests {
             time,
             count: 1 + time / 10,
         };
-        let procedure = |name, work, on_path, zeroed_span| Procedure { name, work, on_path, zeroed_span };
+        let procedure = |name, work, on_path, zeroed_span, faster_span| Procedure {
+            name,
+            work,
+            on_path,
+            zeroed_span,
+            faster_span,
+        };
         CriticalPath {
             pid: 7,
             image: 1 << 40,
@@ -191,14 +197,15 @@ mod tests {
             wall: 80,
             spawn_cost: 4,
             message_cost: 2,
+            faster: 5000,
             segments: vec![
                 segment(Site::Unknown, source(3), Edge::Start, Some(0), 10),
                 segment(source(3), Site::Address(address), Edge::Spawn, Some(1), 50),
                 segment(Site::Address(address), context, Edge::Folded, None, 5),
             ],
             procedures: vec![
-                procedure(ProcedureName::Function(address, 0), 80, 50, 15),
-                procedure(ProcedureName::Mark("a mark".to_owned()), u64::MAX, 0, 65),
+                procedure(ProcedureName::Function(address, 0), 80, 50, 15, 40),
+                procedure(ProcedureName::Mark("a mark".to_owned()), u64::MAX, 0, 65, 65),
             ],
             near: vec![Near { begin: source(3), end: source(4), thread: Some(2), time: 48, slack: 2 }],
             starts: vec![Start {

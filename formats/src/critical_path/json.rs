@@ -11,6 +11,8 @@ pub struct Beside {
     pub process: String,
     /// The number of workers for which procedures have predictions.
     pub workers: u32,
+    /// What is to be expected of procedures that are faster, as objects.
+    pub faster: Vec<String>,
     /// The other processes, as objects.
     pub others: Vec<String>,
 }
@@ -131,6 +133,7 @@ impl<P, N> CriticalPath<P, N> {
             ("message_cost", &Seconds(self.message_cost)),
         ]);
         let lists = members(&[
+            ("strands", &OrNull(self.strands())),
             ("prediction", &list(prediction)),
             ("levels", &list(levels)),
             ("segments", &list(segments)),
@@ -144,7 +147,13 @@ impl<P, N> CriticalPath<P, N> {
         if let Some(beside) = beside {
             process = format!("{},", beside.process);
             workers = format!("{},", members(&[("workers", &beside.workers)]));
-            others = format!(",{}", members(&[("others", &list(beside.others.clone()))]));
+            others = format!(
+                ",{}",
+                members(&[
+                    ("faster", &list(beside.faster.clone())),
+                    ("others", &list(beside.others.clone())),
+                ])
+            );
         }
         format!("{{{head},{process}{totals},{workers}{lists}{others}}}")
     }

@@ -19,14 +19,14 @@ const LATE: f64 = 0.1;
 /// Missing edges from this share on come before all else.
 const MANY_MISSING: f64 = 0.01;
 
-/// What is to say about a path, with predictions for a number of workers.
-pub fn remarks(path: &CriticalPath, workers: u32) -> Remarks {
+/// What is to say about the path of a process with so many threads, with predictions for a number of workers.
+pub fn remarks(path: &CriticalPath, workers: u32, threads: u32) -> Remarks {
     let scale = Scale::of(path.span);
     let mut doubts = doubts(path);
     doubts.extend(too_many_events(path));
     Remarks {
         doubts,
-        advice: advice(path, workers, |nanoseconds| scale.about(nanoseconds)),
+        advice: advice(path, workers, threads, |nanoseconds| scale.about(nanoseconds)),
         basis: basis(path),
     }
 }
@@ -105,17 +105,26 @@ fn causes(path: &CriticalPath) -> String {
 }
 
 /// What to do, most useful first. `time` prints nanoseconds.
-fn advice(path: &CriticalPath, workers: u32, time: impl Fn(f64) -> String) -> Vec<String> {
+fn advice(path: &CriticalPath, workers: u32, threads: u32, time: impl Fn(f64) -> String) -> Vec<String> {
     if path.span == 0 {
         return vec!["no activity was tracked".to_owned()];
     }
     let parallelism = path.parallelism();
     let limit = match parallelism < f64::from(workers) {
-        true => format!(
-            "the path limits the program: with {} no number of cores is more than {parallelism:.1} times as \
-             fast as one",
-            given(path)
-        ),
+        true => {
+            let strands = path.strands();
+            let at_once = strands.map_or(String::new(), |n| format!(", at most {n} at once,"));
+            // Each strand may be a thread of its own, so that others may divide the work otherwise.
+            let meant = match strands.is_some_and(|n| n <= threads) {
+                true => ". Their number is this run's: measure with more of them",
+                false => "",
+            };
+            format!(
+                "the path limits the program: with {}{at_once} no number of cores is more than \
+                 {parallelism:.1} times as fast as one{meant}",
+                given(path)
+            )
+        }
         false => format!(
             "{workers} workers limit the program: there is work for {parallelism:.1} at once, on average"
         ),
@@ -172,7 +181,7 @@ fn given(path: &CriticalPath) -> &'static str {
         (true, _) => "these threads and this order of locks",
         (false, true) => "these threads and this order of events",
         (false, false) if has(&[Edge::Message]) => "these messages",
-        (false, false) => "these tasks",
+        (false, false) => "these threads or tasks",
     }
 }
 

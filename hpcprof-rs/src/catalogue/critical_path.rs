@@ -25,6 +25,8 @@ pub struct TrackedProcess {
     pub program: String,
     /// Cores that it may use; at least 1.
     pub cores: u32,
+    /// Threads that it had, one after the other or at once.
+    pub threads: u32,
     /// The length of its path, nanoseconds.
     pub span: u64,
 }
@@ -41,7 +43,8 @@ impl Catalogue {
 }
 
 fn read_processes(connection: &Connection) -> SqlResult<Vec<TrackedProcess>> {
-    let sql = "SELECT p.id, r.key, h.name, p.pid, p.executable, p.cores, c.span_ns FROM critical_path c
+    let sql =
+        "SELECT p.id, r.key, h.name, p.pid, p.executable, p.cores, c.span_ns, p.threads FROM critical_path c
         JOIN process p ON p.id = c.process JOIN run r ON r.id = p.run JOIN host h ON h.id = r.host
         ORDER BY c.span_ns DESC, p.id";
     let mut query = connection.prepare(sql)?;
@@ -54,6 +57,7 @@ fn read_processes(connection: &Connection) -> SqlResult<Vec<TrackedProcess>> {
             program: program_name(&row.get::<_, String>(4)?).to_owned(),
             cores: row.get::<_, u32>(5)?.max(1),
             span: row.get(6)?,
+            threads: row.get(7)?,
         })
     })?;
     processes.collect()

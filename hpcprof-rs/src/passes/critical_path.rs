@@ -405,7 +405,7 @@ impl Names<'_> {
     /// generic function are one; zeroing all of them gains no less than the best of them.
     fn procedures(&self, path: &file::CriticalPath) -> Vec<Procedure> {
         let mut procedures = Vec::new();
-        let mut functions: BTreeMap<ProcedureIndex, u64> = BTreeMap::new();
+        let mut functions: BTreeMap<ProcedureIndex, [u64; 2]> = BTreeMap::new();
         for procedure in &path.procedures {
             let function = match &procedure.name {
                 ProcedureName::Mark(_) => None,
@@ -413,14 +413,16 @@ impl Names<'_> {
             };
             match (function, &procedure.name) {
                 (Some(function), _) => {
-                    let span = functions.entry(function).or_insert(u64::MAX);
-                    *span = procedure.zeroed_span.min(*span);
+                    let [zeroed, faster] = functions.entry(function).or_insert([u64::MAX; 2]);
+                    *zeroed = procedure.zeroed_span.min(*zeroed);
+                    *faster = procedure.faster_span.min(*faster);
                 }
                 (None, name) => procedures.push(Procedure {
                     name: known(Place { name: name.to_string(), ..Place::default() }),
                     work: procedure.work,
                     on_path: procedure.on_path,
                     zeroed_span: procedure.zeroed_span,
+                    faster_span: procedure.faster_span,
                 }),
             }
         }
@@ -433,10 +435,10 @@ impl Names<'_> {
         for function in asked {
             let procedure = self.symbols.procedure(function);
             let Times { work, on_path } = self.times.get(&function).copied().unwrap_or_default();
-            let zeroed_span = match functions.get(&function) {
-                Some(span) => *span,
+            let [zeroed_span, faster_span] = match functions.get(&function) {
+                Some(spans) => *spans,
                 // Without a function that is not on it the path stays as long as it is.
-                None if on_path == 0 && work > 0 => path.span,
+                None if on_path == 0 && work > 0 => [path.span; 2],
                 None => continue,
             };
             let place = self.named(Some((function, procedure.declared)));
@@ -445,6 +447,7 @@ impl Names<'_> {
                 work,
                 on_path,
                 zeroed_span,
+                faster_span,
             });
         }
         procedures

@@ -2,14 +2,14 @@
 
 use crate::catalogue::critical_path::TrackedProcess;
 use crate::error::one_line;
-use crate::model::critical_path::{CriticalPath, Known, Segment};
+use crate::model::critical_path::{CriticalPath, Known, Procedure, Segment};
 use crate::render::json;
 use crate::render::names::{self, base_name, middle, wrap};
 use crate::render::style::Style;
 use crate::render::table::Table;
 use crate::views::critical_path::{Part, Remarks, arrange, parts};
-use hpc_formats::critical_path::{Beside, Edge, Place, WORKERS, ratio};
-use hpc_formats::json::{Seconds, Text, list, members};
+use hpc_formats::critical_path::{Beside, Edge, IfFaster, Place, WORKERS, ratio};
+use hpc_formats::json::{Float, Seconds, Text, list, members, object};
 use std::cmp::Reverse;
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -42,6 +42,8 @@ pub struct PathView<'a> {
     pub others: &'a [TrackedProcess],
     /// Workers for which procedures' gains are predicted.
     pub workers: u32,
+    /// Procedures that are to be so many times as fast.
+    pub faster: &'a [(&'a Procedure, f64)],
 }
 
 /// In what times are printed: its name, and its nanoseconds.
@@ -102,6 +104,7 @@ impl PathView<'_> {
             page.paragraph(&format!("! {doubt}"))?;
         }
         page.head()?;
+        page.faster()?;
         for line in &remarks.advice {
             page.paragraph(&format!("* {line}"))?;
         }
@@ -127,10 +130,27 @@ impl PathView<'_> {
         let beside = Beside {
             process: format!("{},{doubts}", process_fields(self.process)),
             workers: self.workers,
+            faster: self.faster.iter().map(|(p, factor)| self.if_faster(p, *factor)).collect(),
             others: others.collect(),
         };
         let name = |known: &Known| Some(Place::clone(&known.place));
         writeln!(out, "{}", self.path.to_json(|place| Place::clone(place), name, Some(&beside)))
+    }
+}
+
+impl PathView<'_> {
+    fn if_faster(&self, procedure: &Procedure, factor: f64) -> String {
+        let IfFaster { span, time } = self.path.if_faster(procedure, factor, self.workers);
+        let range = |(least, most): (f64, f64)| {
+            object(&[("least", &Float(least / 1e9)), ("most", &Float(most / 1e9))])
+        };
+        object(&[
+            ("name", &Text(&procedure.name.place.name)),
+            ("factor", &Float(factor)),
+            ("exact", &(span.0 == span.1)),
+            ("span", &range(span)),
+            ("predicted", &range(time)),
+        ])
     }
 }
 
@@ -182,6 +202,33 @@ impl<'a> Page<'a> {
         writeln!(self.out, "{}", self.style.bold(&head))?;
         let process = format!("{}, {} cores{costs}", name_of(process), process.cores);
         writeln!(self.out, "{}", middle(&process, self.style.width))
+    }
+
+    /// What was asked of procedures that are faster.
+    fn faster(&mut self) -> io::Result<()> {
+        let (path, workers) = (self.path, self.view.workers);
+        for (procedure, factor) in self.view.faster {
+            let found = path.if_faster(procedure, *factor, workers);
+            let range = |(least, most): (f64, f64)| match least == most {
+                true => self.scale.about(least),
+                false => format!("{} to {}", self.scale.about(least), self.scale.about(most)),
+            };
+            let now = [path.span as f64, path.prediction(workers).time];
+            let [span, time] = now.map(|time| self.scale.about(time));
+            self.paragraph(&format!(
+                "* with {} {factor} times as fast: span {} instead of {span}, {workers} workers {} instead \
+                 of {time}{}",
+                name_in(&procedure.name.place),
+                range(found.span),
+                range(found.time),
+                match found.span.0 == found.span.1 {
+                    true => "",
+                    false if path.ranks.is_empty() => " (bounds; `hpcrun-rs --faster` tells exactly)",
+                    false => " (bounds: messages carry no more)",
+                }
+            ))?;
+        }
+        Ok(())
     }
 
     /// The parts of several processes, the largest first.

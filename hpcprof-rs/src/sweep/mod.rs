@@ -42,7 +42,7 @@ pub struct Step {
     pub wall: f64,
     /// How many times as fast as on the fewest, if those share the work evenly.
     pub speed_up: f64,
-    /// The wall time by the critical path of the run on the fewest, where it was tracked.
+    /// The wall time by the critical path of the run on the fewest, if that had more strands.
     pub predicted: Option<f64>,
     /// What is lost against the fewest.
     pub losses: Losses,
@@ -66,10 +66,10 @@ pub fn sweep(databases: &[Catalogue]) -> Result<Vec<Step>> {
         let run = &of.statistics;
         f64::from(cores(of)) * run.wait_ns as f64 / run.runs.max(1) as f64
     };
-    let path = match base.tracked_processes()?.first() {
-        Some(process) => Some(base.critical_path(process)?),
-        None => None,
-    };
+    let path = base.tracked_processes()?;
+    let path = path.first().map(|process| base.critical_path(process)).transpose()?;
+    // A path of one strand for each worker says nothing about more of them.
+    let path = path.filter(|path| path.strands().is_none_or(|strands| strands > cores(base)));
     let steps = databases.iter().enumerate().map(|(at, of)| {
         let diff = (at > 0).then(|| diff([base, of], LEAST_PERCENT)).transpose()?;
         let losses = diff.as_ref().map_or(Losses::default(), |diff| Losses {

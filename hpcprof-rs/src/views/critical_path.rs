@@ -1,6 +1,7 @@
 //! Arranges a critical path to be read: what repeats is a loop, and what is short is summed up; which
 //! procedures are parts of the program.
 
+use crate::error::{Error, Result};
 use crate::model::critical_path::{CriticalPath, Procedure};
 use hpc_formats::critical_path::{Segment, ratio};
 use hpcstruct_rs::known;
@@ -177,6 +178,32 @@ pub fn parts(path: &CriticalPath) -> Vec<&Procedure> {
     parts
 }
 
+/// The procedure of that name, or whose name ends with it.
+pub fn find_procedure<'a>(path: &'a CriticalPath, name: &str) -> Result<&'a Procedure> {
+    let is_it = |p: &&Procedure| {
+        let end = p.name.place.name.strip_suffix(name);
+        end.is_some_and(|before| before.is_empty() || before.ends_with("::"))
+    };
+    // Those that gain most come first.
+    let mut found: Vec<&Procedure> = path.procedures.iter().filter(is_it).collect();
+    if let Some(exact) = found.iter().position(|p| p.name.place.name == name) {
+        return Ok(found[exact]);
+    }
+    found.dedup_by_key(|p| &p.name.place.name);
+    let listed = |all: &[&Procedure]| {
+        let names = all.iter().take(5).map(|p| format!("`{}`", p.name.place.name));
+        Vec::from_iter(names).join(", ")
+    };
+    match found.as_slice() {
+        [one] => Ok(one),
+        [] => Err(Error::Usage(format!(
+            "no procedure `{name}` was sampled or marked; --faster takes what `critical-path` lists: {}",
+            listed(&parts(path))
+        ))),
+        several => Err(Error::Usage(format!("`{name}` may be {}: give --faster one", listed(several)))),
+    }
+}
+
 /// Whether it is known by samples: others are marks.
 pub fn is_function(procedure: &Procedure) -> bool {
     !procedure.name.place.module.is_empty()
@@ -254,6 +281,7 @@ mod tests {
                 work: *work,
                 on_path: 1,
                 zeroed_span: 0,
+                faster_span: 0,
             };
             let path = CriticalPath {
                 work: 1000,

@@ -1,5 +1,6 @@
 //! Settings that the launcher passes to the preloaded library through the environment.
 
+use hpc_formats::critical_path::PARTS;
 use hpc_formats::environment::{
     ALL_CORES, ENV_CORES, ENV_CRITICAL_PATH, ENV_EMPTY_HANDLER, ENV_EVENT, ENV_JOB, ENV_LATENCY,
     ENV_LOCK_WAIT, ENV_OUTPUT, ENV_RATE, ENV_SOURCE, MAX_RATE,
@@ -37,12 +38,18 @@ pub struct Tracking {
     pub every: u64,
     /// The signal that starts and stops it; 0: it starts with the program.
     pub signal: i32,
+    /// As [`critical_path::Settings::faster`].
+    pub faster: u32,
 }
 
 impl Tracking {
     fn parse(text: &str) -> Option<Tracking> {
         let mut numbers = text.split(' ').map(|number| number.parse::<u64>().ok());
-        let tracking = Tracking { every: numbers.next()??, signal: i32::try_from(numbers.next()??).ok()? };
+        let tracking = Tracking {
+            every: numbers.next()??,
+            signal: i32::try_from(numbers.next()??).ok()?,
+            faster: numbers.next()??.try_into().ok().filter(|parts| *parts <= PARTS)?,
+        };
         numbers.next().is_none().then_some(tracking)
     }
 }
@@ -110,7 +117,7 @@ impl Config {
                 None => None,
                 Some(numbers) => Some(
                     Tracking::parse(&numbers)
-                        .ok_or_else(|| format!("{ENV_CRITICAL_PATH}={numbers} is not two numbers"))?,
+                        .ok_or_else(|| format!("{ENV_CRITICAL_PATH}={numbers} is not three numbers"))?,
                 ),
             },
             empty_handler: text(ENV_EMPTY_HANDLER).as_deref() == Some("1"),

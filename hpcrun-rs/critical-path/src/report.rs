@@ -34,6 +34,7 @@ impl Tracker {
                         work: sums.get(PROCEDURES + number),
                         on_path: times.on_path,
                         zeroed_span: span - times.saving.min(span),
+                        faster_span: span - times.saved_if_faster().min(span),
                     }
                 })
                 .collect();
@@ -53,6 +54,7 @@ impl Tracker {
                 wall,
                 spawn_cost: self.settings.spawn_cost,
                 message_cost: self.settings.message_cost,
+                faster: self.settings.faster,
                 procedures,
                 quality: Quality {
                     resyncs: sums.get(RESYNCS),
@@ -86,6 +88,7 @@ impl Tracker {
                 work: 0,
                 on_path: 0,
                 zeroed_span: span - times.saving.min(span),
+                faster_span: span - times.saved_if_faster().min(span),
             }));
             let on_path = longest.0.sampled.on_path();
             let on_path = on_path.iter().map(self::on_path);

@@ -94,8 +94,15 @@ pub(crate) struct ContextTree {
 
 impl Sampled {
     /// The path becomes longer, up to this length, by times of functions and of contexts, which are in order.
-    pub(crate) fn add(&mut self, functions: &[(Function, u64)], contexts: Vec<(Context, u64)>, length: u64) {
-        let times = functions.iter().map(|(function, time)| (function.0, Times::of(*time)));
+    pub(crate) fn add(
+        &mut self,
+        functions: &[(Function, u64)],
+        contexts: Vec<(Context, u64)>,
+        saved: u32,
+        length: u64,
+    ) {
+        let times = functions.iter();
+        let times = times.map(|(function, time)| (function.0, Times::of(*time, saved)));
         self.append_savings(times, length);
         self.append_contexts(contexts);
     }
@@ -259,7 +266,7 @@ mod tests {
                 copies.push((turn, path.clone()));
             }
             let both = [(Function(3), 2), (Function(9), 2)];
-            path.add(&both, vec![(context(turn * 7 % 31), 2)], u64::MAX);
+            path.add(&both, vec![(context(turn * 7 % 31), 2)], 0, u64::MAX);
         }
         copies.push((1000, path));
         for (turns, copy) in copies {
@@ -279,7 +286,7 @@ mod tests {
         let path = |times: &[(u64, u64)]| {
             let mut path = Sampled::default();
             let times = times.iter().map(|(function, time)| (Function(*function), *time));
-            path.add(&Vec::from_iter(times), Vec::new(), u64::MAX);
+            path.add(&Vec::from_iter(times), Vec::new(), 0, u64::MAX);
             path
         };
         let savings = |longer: &[(u64, u64)], shorter: &[(u64, u64)], gap| {

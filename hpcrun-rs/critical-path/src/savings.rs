@@ -11,9 +11,11 @@
 //! ```
 //!
 //! which is 0 if the procedure does not occur on the longer path. So only procedures on the path need an
-//! entry. Their keys are those of messages: a mark of the program is known by a hash of its name, with
-//! [`MARK`](hpcrun_abi::MARK), a function by a number below that.
+//! entry. The same holds if a procedure takes a part of its time, with the saving of that. Their keys are
+//! those of messages: a mark of the program is known by a hash of its name, with [`MARK`](hpcrun_abi::MARK),
+//! a function by a number below that.
 
+use hpc_formats::critical_path::PARTS;
 use hpcrun_abi::Saving;
 
 /// A procedure that [`Tracker::procedure`](crate::Tracker::procedure) has numbered.
@@ -30,12 +32,19 @@ pub(crate) struct Times {
     pub(crate) on_path: u64,
     /// The path's length less the longest path without the procedure's time.
     pub(crate) saving: u64,
+    /// The same if it only takes less time, in [`PARTS`] of a nanosecond: what is asked for adds up exactly.
+    pub(crate) faster: u64,
 }
 
 impl Times {
-    /// A time on the path of which nothing runs beside it.
-    pub(crate) fn of(time: u64) -> Times {
-        Times { on_path: time, saving: time }
+    /// A time on the path of which nothing runs beside it, and so many [`PARTS`] of which would be saved.
+    pub(crate) fn of(time: u64, saved: u32) -> Times {
+        Times { on_path: time, saving: time, faster: time.saturating_mul(saved.into()) }
+    }
+
+    /// What is saved if it takes less time, in nanoseconds.
+    pub(crate) fn saved_if_faster(self) -> u64 {
+        self.faster / u64::from(PARTS)
     }
 }
 
@@ -64,8 +73,8 @@ impl Savings {
 
     /// The path becomes longer by `time` under the procedure.
     #[inline]
-    pub(crate) fn add(&mut self, key: u64, time: u64) {
-        self.append([(key, Times::of(time))], u64::MAX);
+    pub(crate) fn add(&mut self, key: u64, times: Times) {
+        self.append([(key, times)], u64::MAX);
     }
 
     /// The path becomes longer, up to this length, by times of procedures, which are in order.
@@ -83,6 +92,7 @@ impl Savings {
             let times = &mut self.0[at].1;
             times.on_path += new.on_path;
             times.saving = (times.saving + new.saving).min(length);
+            times.faster = times.faster.saturating_add(new.faster).min(parts(length));
         }
     }
 
@@ -94,18 +104,18 @@ impl Savings {
     #[inline]
     pub(crate) fn merge(&mut self, shorter: &Savings, gap: u64) {
         let mut least = least(&shorter.0, gap);
-        self.0.iter_mut().for_each(|known| known.1.saving = least(known));
+        self.0.iter_mut().for_each(|known| (known.1.saving, known.1.faster) = least(known));
     }
 
     /// Whether a merge with such a path changes something.
     pub(crate) fn are_changed_by(&self, shorter: &Savings, gap: u64) -> bool {
         let mut least = least(&shorter.0, gap);
-        self.0.iter().any(|known| least(known) < known.1.saving)
+        self.0.iter().any(|known| least(known) != (known.1.saving, known.1.faster))
     }
 
     /// Makes these those of a message.
     pub(crate) fn receive(&mut self, savings: &[Saving]) {
-        let entry = |new: &Saving| (new.procedure, Times { on_path: 0, saving: new.time });
+        let entry = |new: &Saving| (new.procedure, Times { saving: new.time, ..Times::default() });
         self.0.clear();
         self.0.extend(savings.iter().map(entry));
         self.0.sort_unstable_by_key(|known| known.0);
@@ -134,9 +144,13 @@ impl Savings {
     }
 }
 
-/// The saving after a merge with a path that is shorter by `gap`, of one procedure after the other, in order.
+fn parts(time: u64) -> u64 {
+    time.saturating_mul(PARTS.into())
+}
+
+/// The savings after a merge with a path that is shorter by `gap`, of procedures in order.
 #[inline]
-fn least(shorter: &[(u64, Times)], gap: u64) -> impl FnMut(&(u64, Times)) -> u64 {
+fn least(shorter: &[(u64, Times)], gap: u64) -> impl FnMut(&(u64, Times)) -> (u64, u64) {
     let mut next = 0;
     move |(key, times)| {
         // Mostly both have the same procedures.
@@ -145,6 +159,8 @@ fn least(shorter: &[(u64, Times)], gap: u64) -> impl FnMut(&(u64, Times)) -> u64
         }
         let theirs = shorter.get(next).filter(|known| known.0 == *key);
         next += usize::from(theirs.is_some());
-        times.saving.min(gap + theirs.map_or(0, |known| known.1.saving))
+        let theirs = theirs.map_or(Times::default(), |known| known.1);
+        let faster = parts(gap).saturating_add(theirs.faster);
+        (times.saving.min(gap + theirs.saving), times.faster.min(faster))
     }
 }

@@ -38,6 +38,9 @@ pub struct Settings {
     /// Branches shorter than this many nanoseconds are not remembered, and activity that is as short starts
     /// nothing by itself.
     pub near_least: u64,
+    /// The span is also known if any one procedure takes less time: what is saved of it, in ten thousandths.
+    /// 0: it is not asked for.
+    pub faster: u32,
 }
 
 impl Default for Settings {
@@ -54,6 +57,7 @@ impl Default for Settings {
             share: DIVIDED,
             near: 0.05,
             near_least: SHORT,
+            faster: 0,
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::grain::{Estimates, Grain};
 use crate::near::{Near, NearPaths};
 use crate::path::{Arena, Edge, List, Local, Segment, Site};
 use crate::sampled::Sampled;
-use crate::savings::{Procedure, Savings};
+use crate::savings::{Procedure, Savings, Times};
 use crate::settings::Settings;
 use crate::starts::Started;
 
@@ -171,14 +171,14 @@ impl Strand {
         }
     }
 
-    /// The strand was active.
+    /// The strand was active. `saved`: as [`Settings::faster`].
     #[inline]
-    pub(crate) fn extend(&mut self, time: u64, mark: Option<u64>) {
+    pub(crate) fn extend(&mut self, time: u64, mark: Option<u64>, saved: u32) {
         self.0.length += time;
         self.0.burdened += time;
         self.0.grain.extend(time);
         if let Some(mark) = mark {
-            self.0.marks.add(mark, time);
+            self.0.marks.add(mark, Times::of(time, saved));
         }
     }
 

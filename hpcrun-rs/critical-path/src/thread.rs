@@ -238,7 +238,8 @@ impl<'t, C: Clock> Thread<'t, C> {
         if !times.functions.is_empty() || !times.contexts.is_empty() {
             let chain = &mut *self.strand.0;
             let length = chain.length;
-            chain.sampled.add(&times.functions, times.contexts, length);
+            let saved = self.tracker.settings.faster;
+            chain.sampled.add(&times.functions, times.contexts, saved, length);
         }
     }
 
@@ -256,7 +257,7 @@ impl<'t, C: Clock> Thread<'t, C> {
         if !self.idle {
             let from = self.strand.0.length;
             let mark = self.procedure.map(|procedure| self.tracker.key(procedure));
-            self.strand.extend(time, mark);
+            self.strand.extend(time, mark, self.tracker.settings.faster);
             self.totals.add_work(time, self.procedure);
             self.add_level(from);
             self.shares.add(time);

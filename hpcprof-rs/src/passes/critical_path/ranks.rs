@@ -106,6 +106,7 @@ fn join_one(
             work: 0,
             on_path: 0,
             zeroed_span: without(*key),
+            faster_span: span,
         }));
     }
     for index in job.values() {
@@ -283,6 +284,7 @@ fn assemble_one(job: &Job, parts: &BTreeMap<usize, (u32, CriticalPath)>) -> Opti
             sum.work = sum.work.saturating_add(procedure.work);
             sum.on_path = sum.on_path.saturating_add(procedure.on_path);
             sum.zeroed_span = sum.zeroed_span.min(procedure.zeroed_span);
+            sum.faster_span = sum.faster_span.min(procedure.faster_span);
         }
     }
     quality.lost_edges = lost.into_iter().collect();
@@ -312,6 +314,7 @@ mod tests {
                 work: 40,
                 on_path: 5,
                 zeroed_span: 0,
+                faster_span: 0,
             }],
             rank: Some(Rank {
                 job: 1,

@@ -110,6 +110,8 @@ pub fn start(tracking: &Tracking, in_job: bool, period: u64) {
     // Another process could not tell how certain a strand's length is.
     settings.grain = if in_job { 0 } else { GRAIN };
     settings.sample_period = period;
+    // Messages carry what is saved without a procedure alone.
+    settings.faster = if in_job { 0 } else { tracking.faster };
     open(settings);
     ACTIVE.store(u8::from(tracking.signal == 0), Ordering::SeqCst);
 }

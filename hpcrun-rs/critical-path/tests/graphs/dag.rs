@@ -1,5 +1,7 @@
 //! Activity graphs, and their longest paths by visiting every edge.
 
+use hpc_formats::critical_path::PARTS;
+
 /// Nodes have a procedure and a duration; an edge has a cost.
 #[derive(Default)]
 pub(crate) struct Dag {
@@ -36,14 +38,28 @@ impl Dag {
 
     /// The longest path if some procedures take no time.
     pub(crate) fn longest_without(&self, is_zeroed: impl Fn(usize) -> bool, with_costs: bool) -> Longest {
+        self.longest_with(
+            |procedure, time| if procedure.is_some_and(&is_zeroed) { 0 } else { time },
+            with_costs,
+        )
+    }
+
+    /// The longest path's length if some procedures take less time by so many parts of `PARTS`.
+    pub(crate) fn longest_if_faster(&self, is_faster: impl Fn(usize) -> bool, saved: u32) -> u64 {
+        let all = u64::from(PARTS);
+        let left = |faster: bool| if faster { all - u64::from(saved) } else { all };
+        let time = |procedure: Option<usize>, time: u64| time * left(procedure.is_some_and(&is_faster));
+        self.longest_with(time, false).length.div_ceil(all)
+    }
+
+    fn longest_with(&self, own: impl Fn(Option<usize>, u64) -> u64, with_costs: bool) -> Longest {
         let mut ends: Vec<u64> = Vec::new();
         let mut from: Vec<Option<usize>> = Vec::new();
         for ((procedure, time), edges) in self.nodes.iter().zip(&self.edges) {
             let arrival =
                 |(node, cost): &(usize, u64)| (ends[*node] + if with_costs { *cost } else { 0 }, *node);
             let last = edges.iter().map(arrival).max_by_key(|(end, _)| *end);
-            let own = if procedure.is_some_and(&is_zeroed) { 0 } else { *time };
-            let end = last.map_or(0, |(end, _)| end) + own;
+            let end = last.map_or(0, |(end, _)| end) + own(*procedure, *time);
             from.push(last.map(|(_, node)| node));
             ends.push(end);
         }

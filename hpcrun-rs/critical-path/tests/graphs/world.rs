@@ -6,10 +6,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use critical_path::{
-    Clock, Edge, Function, Procedure, ProcedureName, Report, Sampler, Samples, Settings, Site, Strand,
-    Thread, Tracker,
+    Clock, Edge, Function, Procedure, ProcedureName, ProcedureTimes, Report, Sampler, Samples, Settings,
+    Site, Strand, Thread, Tracker,
 };
 use hpc_formats::address::CodeAddress;
+use hpc_formats::critical_path::saved;
 
 use crate::dag::Dag;
 
@@ -86,6 +87,7 @@ impl World {
         settings.near_least = 1;
         settings.level = 1;
         settings.share = 0;
+        settings.faster = SAVED;
         World { tracker: Tracker::new(settings), dag: RefCell::default(), names: RefCell::default() }
     }
 
@@ -121,6 +123,7 @@ impl World {
             let found = found.expect("every procedure is reported");
             assert_eq!(found.work, dag.work(Some(number)), "work of {name}");
             assert!(found.zeroed_span <= dag.longest(Some(number), false).length);
+            assert!(found.faster_span <= dag.longest_if_faster(|other| other == number, SAVED));
         }
         let lost = report.quality.lost_edges;
         assert!(lost.iter().all(|(cause, _)| cause == "wait"), "{lost:?}");
@@ -145,12 +148,33 @@ impl World {
             assert_eq!(found.on_path, on_path, "{name} on the path");
             let zeroed = dag.longest(Some(number), false).length;
             assert_eq!(found.zeroed_span, zeroed, "span without {name}");
+            let faster = dag.longest_if_faster(|other| other == number, SAVED);
+            assert_eq!(found.faster_span, faster, "span with a faster {name}");
+            check_bounds(&report, found, |saved| dag.longest_if_faster(|other| other == number, saved));
         }
         self.check_samples(&report, &longest.path);
         check_levels(&report, 0.0);
         self.check_predictions(&report);
         assert!(report.quality.lost_edges.is_empty());
         report
+    }
+}
+
+/// What a procedure saves if it is faster, in `PARTS`.
+const SAVED: u32 = 4000;
+
+/// The changed program is within the bounds for any factor, be what is known the half or nothing of it.
+fn check_bounds(report: &Report, procedure: &ProcedureTimes, changed: impl Fn(u32) -> u64) {
+    let mut report = report.clone();
+    for asked in [SAVED, 0] {
+        report.faster = asked;
+        for factor in [1.25, 2.0, 8.0, 1.0 / 0.6] {
+            let exact = changed(saved(factor).expect("a factor")) as f64;
+            let (least, most) = report.if_faster(procedure, factor, 2).span;
+            // Its spans are whole nanoseconds; a chord is at most so much steeper.
+            assert!((least - 3.0..=most + 3.0).contains(&exact), "{exact} for {factor}: {least} to {most}");
+            assert!(least <= most && (least == most || (factor, asked) != (1.0 / 0.6, SAVED)));
+        }
     }
 }
 
@@ -193,8 +217,9 @@ impl World {
                 let expected = dag.longest_without(is_in, false).length;
                 let name = ProcedureName::Function(CodeAddress(function.0), 0);
                 let known = report.procedures.iter().find(|known| known.name == name);
-                let found = known.map_or(report.span, |known| known.zeroed_span);
-                assert_eq!(found, expected, "span without {function:?}");
+                let spans = known.map(|known| (known.zeroed_span, known.faster_span));
+                let faster = dag.longest_if_faster(is_in, SAVED);
+                assert_eq!(spans.unwrap_or((report.span, report.span)), (expected, faster), "{function:?}");
             }
         }
     }

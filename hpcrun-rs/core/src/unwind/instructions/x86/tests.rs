@@ -118,9 +118,8 @@ fn check(code: &[u8]) -> Option<usize> {
 }
 
 fn slot(full: &iced_x86::Instruction, effect: Effect, what: &dyn Fn() -> String) {
-    let (Effect::Load { from: slot, .. } | Effect::Store { to: slot, .. } | Effect::Address { of: slot, .. }) =
-        effect
-    else {
+    use Effect::{Address, Load, Store};
+    let (Load { from: slot, .. } | Store { to: slot, .. } | Address { of: slot, .. }) = effect else {
         return;
     };
     let base = number(full.memory_base());
