@@ -18,6 +18,8 @@ pub const ENV_LOCK_WAIT: &str = "HPCRUN_RS_LOCK_WAIT";
 /// again and again (0: at the end only), the signal that starts and stops the tracking (0: it starts with the
 /// program), and the part of a procedure's time that is saved if it is faster, in ten thousandths.
 pub const ENV_CRITICAL_PATH: &str = "HPCRUN_RS_CRITICAL_PATH";
+/// Set: each thread's states and samples are kept with their times, in at most so many bytes a process.
+pub const ENV_TRACE: &str = "HPCRUN_RS_TRACE";
 /// Path of the table of inlined procedures, if there is one.
 pub const ENV_INLINED: &str = "HPCRUN_RS_INLINED";
 /// Set: a launcher of jobs, such as `mpirun`, has started the program, and calls of message-passing libraries

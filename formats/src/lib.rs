@@ -4,6 +4,7 @@
 //! * [`profile`]: one thread's logical calling context tree, written while the program runs.
 //! * [`process`]: one process image: identity, load map, end-of-run counters.
 //! * [`critical_path`]: the critical path of one process image.
+//! * [`trace`]: what each thread of one process image did when.
 //! * [`structure`]: procedures, inlined scopes, lines and overhead tags of one load module.
 //! * [`address`]: the normalised code address of profiles and process files.
 //! * [`inlined`]: which procedures contain the code at an address, inlined ones included.
@@ -34,3 +35,4 @@ pub mod process;
 pub mod profile;
 pub mod sealed;
 pub mod structure;
+pub mod trace;

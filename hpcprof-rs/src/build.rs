@@ -18,6 +18,7 @@ use crate::passes::merge::shard::Inputs;
 use crate::passes::merge::values::{self, Added, Layout, Sink as _};
 use crate::passes::parallel_loops::counts::{self, Site};
 use crate::passes::parallel_loops::{names, openmp};
+use crate::passes::traces::Named;
 use crate::passes::{code, critical_path, load_map, missing, runs, summarise};
 use crate::sinks::columns::{ColumnFiles, Own, Projection};
 use crate::sinks::database::Catalogue;
@@ -91,12 +92,14 @@ pub fn build(inputs: &[PathBuf], args: &BuildArgs, warnings: &mut Warnings) -> R
     }
     let sites = measurements.processes.iter().zip(&frames);
     let sites: Vec<Site> = sites.flat_map(|(p, frames)| process_sites(p, frames, &symbols)).collect();
-    write(experiment, merged, (&symbols, &sites, &others), warnings, (threads, &directory))?;
+    let known = (&symbols, &*sites, &*others);
+    write(&measurements, experiment, merged, known, warnings, (threads, &directory))?;
     directory.publish()
 }
 
 /// Numbers contexts, adds up their values and writes everything.
 fn write(
+    measurements: &Measurements,
     mut experiment: Experiment,
     mut merged: Merged,
     (symbols, sites, others): (&Symbols, &[Site], &[Metric]),
@@ -116,6 +119,7 @@ fn write(
     let logical_of = std::mem::take(&mut numbered.logical.of);
     merged.number(&logical_of, physical_of.as_deref());
     drop((logical_of, physical_of));
+    let traced = Named::new(&merged);
     experiment.code = std::mem::take(&mut numbered.code);
     let logical = &numbered.logical;
     let physical = numbered.physical.as_ref();
@@ -142,6 +146,7 @@ fn write(
         logical: logical_projection,
         own: Own { folded: &of, keys },
         physical: physical_projection,
+        traced: measurements.traced_runs(),
         files: Mutex::default(),
     };
     let runs: Vec<usize> = experiment.processes.iter().map(|p| p.run).collect();
@@ -169,6 +174,10 @@ fn write(
         // The sums go before the views are arranged: memory is for one of both.
         if let Some((run, sums)) = last {
             columns.run(run, &sums)?;
+        }
+        for run in (0..columns.traced.len()).filter(|run| columns.traced[*run]) {
+            let end_of = |process: usize| experiment.processes[process].end_ns;
+            columns.write_trace(run, |add| traced.each((measurements, run), end_of, add))?;
         }
         let files = columns.files.into_inner();
         Ok((stored::summaries(&folded, code), files))

@@ -19,6 +19,10 @@ pub const RUN_FILE: &str = "run.parquet";
 pub const CONTEXTS: &str = "contexts";
 /// Folder of the values of each run's threads, as Parquet.
 pub const THREAD_VALUES: &str = "thread_values";
+/// Folder of what each run's threads did when, as Parquet.
+pub const TRACES: &str = "trace";
+/// The slices of a run's threads, in its folder of [`TRACES`].
+pub const TRACE_FILE: &str = "trace.parquet";
 /// Contexts of the logical projection, in a run's folder of [`CONTEXTS`].
 pub const LOGICAL_FILE: &str = "logical.parquet";
 /// Contexts of the physical projection. A run lacks it if that is equal to the logical one.

@@ -27,3 +27,4 @@ mod support;
 mod sweep;
 mod synthetic;
 mod threads;
+mod trace;

@@ -68,6 +68,13 @@ pub(crate) struct Options {
           value_parser = hpc_formats::critical_path::faster)]
     pub(crate) faster: Vec<(String, f64)>,
 
+    /// Keep, too, what each thread does when: its state and context at each sample and at each change of
+    /// state. At most so many bytes a process (default 64M; K, M, G); when it is full, the newest replace the
+    /// oldest.
+    #[arg(long, value_name = "SIZE", num_args = 0..=1, require_equals = true, default_missing_value = "64M",
+          value_parser = trace_size)]
+    pub(crate) trace: Option<u64>,
+
     /// Say nothing unless something is wrong.
     #[arg(short, long)]
     pub(crate) quiet: bool,
@@ -139,6 +146,23 @@ impl std::str::FromStr for WhileRunning {
         }
         Ok(wanted)
     }
+}
+
+/// Bytes of a trace.
+fn trace_size(text: &str) -> Result<u64, String> {
+    let (number, unit) = match text.strip_suffix(['K', 'M', 'G']) {
+        Some(number) => (number, &text[number.len()..]),
+        None => (text, ""),
+    };
+    let factor = match unit {
+        "" => 1,
+        "K" => 1 << 10,
+        "M" => 1 << 20,
+        _ => 1 << 30,
+    };
+    let size = number.parse::<u64>().ok().and_then(|number| number.checked_mul(factor));
+    let size = size.filter(|size| (64 << 10..=16 << 30).contains(size));
+    size.ok_or_else(|| "expected a size from 64K to 16G, such as 64M".to_owned())
 }
 
 fn seconds(time: &str) -> Result<u32, String> {
@@ -309,6 +333,17 @@ mod tests {
         let o = Options::parse_from(["hpcrun-rs", "--critical-path", "prog"]);
         let wanted = Some(WhileRunning::default());
         assert_eq!((o.critical_path, o.program.len()), (wanted, 1));
+    }
+
+    #[test]
+    fn sizes_of_traces() {
+        let sizes = ["64K", "1000000", "3M", "2G"].map(|text| trace_size(text).ok());
+        assert_eq!(sizes, [Some(64 << 10), Some(1_000_000), Some(3 << 20), Some(2 << 30)]);
+        for bad in ["", "K", "63K", "17G", "1T", "-1M", "1.5M", "64m", "99999999999999999999"] {
+            assert!(trace_size(bad).is_err(), "{bad}");
+        }
+        let o = Options::parse_from(["hpcrun-rs", "--trace", "prog"]);
+        assert_eq!((o.trace, o.program.len()), (Some(64 << 20), 1));
     }
 
     #[test]

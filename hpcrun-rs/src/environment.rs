@@ -14,6 +14,8 @@ pub(crate) struct Settings<'a> {
     pub(crate) critical_path: Option<WhileRunning>,
     /// What is saved of a procedure that is faster.
     pub(crate) saved: u32,
+    /// Most bytes of a process's trace.
+    pub(crate) trace: Option<u64>,
     /// The table of inlined procedures.
     pub(crate) inlined: Option<&'a Path>,
     pub(crate) source: &'a str,
@@ -48,6 +50,9 @@ pub(crate) fn add_sampler(command: &mut Command, settings: &Settings<'_>) {
     }
     if settings.events.lock_wait {
         command.env(names::ENV_LOCK_WAIT, "1");
+    }
+    if let Some(size) = settings.trace {
+        command.env(names::ENV_TRACE, size.to_string());
     }
     if let Some(table) = settings.inlined {
         command.env(names::ENV_INLINED, table);

@@ -155,6 +155,7 @@ fn prepare(options: &cli::Options) -> Result<Prepared, Failure> {
             cores: options.cores.number(),
             critical_path: options.critical_path,
             saved: options.saved()?,
+            trace: options.trace,
             inlined: inlined.as_deref(),
             source: &options.source,
             library: &library,

@@ -7,6 +7,7 @@ use hpc_formats::critical_path::CriticalPath;
 use hpc_formats::process::Process;
 use hpc_formats::profile::{MAX_METRICS, Profile, Record, VALUES_PER_RECORD};
 use hpc_formats::structure::Structure;
+use hpc_formats::trace::Trace;
 use hpcstruct_rs::code::loops_of_bytes;
 use hpcstruct_rs::{Options, analyse_bytes};
 
@@ -47,6 +48,21 @@ pub fn process(data: &[u8]) {
 pub fn critical_path(data: &[u8]) {
     if let Ok(path) = CriticalPath::decode(data) {
         assert_eq!(CriticalPath::decode(&path.encode()), Ok(path));
+    }
+}
+
+/// A trace: the times of a block do not go back, and nothing follows an event that makes no sense.
+pub fn trace(data: &[u8]) {
+    let Ok(trace) = Trace::parse(data) else { return };
+    assert!(trace.period_ns > 0 && trace.blocks.len() <= data.len());
+    for block in &trace.blocks {
+        let mut time = block.time;
+        let mut events = block.events();
+        while let Some(Some((at, _))) = events.next() {
+            assert!(at >= time && block.thread > 0);
+            time = at;
+        }
+        assert_eq!(events.next(), None);
     }
 }
 

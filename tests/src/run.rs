@@ -78,6 +78,7 @@ pub struct Spec {
     event: &'static str,
     lock_wait: bool,
     critical_path: Option<&'static str>,
+    trace: Option<&'static str>,
     rate: u32,
     cores: String,
     source: &'static str,
@@ -95,6 +96,7 @@ impl Spec {
             event: "cpu-time",
             lock_wait: false,
             critical_path: None,
+            trace: None,
             rate: 200,
             cores: "2".into(),
             source: "auto",
@@ -111,6 +113,12 @@ impl Spec {
     /// With these arguments.
     pub fn arguments(mut self, arguments: &[&str]) -> Spec {
         self.arguments = arguments.iter().map(|a| (*a).into()).collect();
+        self
+    }
+
+    /// With a trace of at most this size.
+    pub fn trace(mut self, size: &'static str) -> Spec {
+        self.trace = Some(size);
         self
     }
 
@@ -204,6 +212,7 @@ impl Spec {
                 "" => "--critical-path".to_owned(),
                 repeat => format!("--critical-path={repeat}"),
             }))
+            .args(self.trace.map(|size| format!("--trace={size}")))
             .args(["--cores", &self.cores, "--source", self.source, "--"])
             .arg(&self.program)
             .args(&self.arguments)

@@ -10,10 +10,10 @@ use crate::tools::{c_program, check, folder, tool, workspace};
 use std::path::PathBuf;
 use std::process::Command;
 
-/// Profiles, and process files.
-pub fn of_measurement(name: &str) -> [Vec<Vec<u8>>; 2] {
-    let measured = Spec::fixture(name, "phases").arguments(&["60"]).rate(1000).succeed();
-    ["hpcprofile", "hpcproc"].map(|kind| read_all(&measured.files(kind)))
+/// Profiles, process files and traces.
+pub fn of_measurement(name: &str) -> [Vec<Vec<u8>>; 3] {
+    let measured = Spec::fixture(name, "phases").arguments(&["60"]).rate(1000).trace("64K").succeed();
+    ["hpcprofile", "hpcproc", "hpctrace"].map(|kind| read_all(&measured.files(kind)))
 }
 
 /// The structure of a library.
@@ -69,11 +69,12 @@ pub fn libraries(name: &str) -> Vec<Vec<u8>> {
 
 /// The fuzz targets, each with its seeds.
 pub fn of_all_targets() -> Vec<(&'static str, Vec<Vec<u8>>)> {
-    let [profiles, processes] = of_measurement("seeds");
+    let [profiles, processes, traces] = of_measurement("seeds");
     let libraries = libraries("seeds-libraries");
     vec![
         ("profile", profiles),
         ("process", processes),
+        ("trace", traces),
         ("structure", structures("seeds-structure")),
         ("code", libraries.iter().flat_map(|l| code(l)).collect()),
         ("debug_information", debug_information(&libraries)),

@@ -31,9 +31,9 @@ const CRATES: [(&str, &[&str]); 18] = [
 ];
 
 /// The rooms of `hpcrun-core` on the way of a sample: each uses only those before it.
-const CORE: [&str; 13] = [
-    "arch", "memory", "unwind", "tasks", "logical", "lcct", "source", "path", "sinks", "record", "threads",
-    "sample", "session",
+const CORE: [&str; 14] = [
+    "arch", "memory", "unwind", "tasks", "logical", "lcct", "source", "path", "trace", "sinks", "record",
+    "threads", "sample", "session",
 ];
 
 /// Inside `hpcprof-rs`: room, and those of the rooms that it may use.

@@ -27,5 +27,6 @@ mod signal_safety;
 mod tableless;
 mod tag_shares;
 mod torture;
+mod trace;
 mod truth;
 mod views;

@@ -59,9 +59,10 @@ fn run(what: &str, seeds: &[Vec<u8>], seconds: u64, least: usize, parse: fn(&[u8
 #[test]
 fn measurements() {
     let _cores = one_core();
-    let [profiles, processes] = seeds::of_measurement("mutations");
+    let [profiles, processes, traces] = seeds::of_measurement("mutations");
     run("profiles", &profiles, 1, 500, parsers::profile);
     run("process files", &processes, 1, 500, parsers::process);
+    run("traces", &traces, 1, 500, parsers::trace);
 }
 
 #[test]

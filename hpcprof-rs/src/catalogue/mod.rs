@@ -19,6 +19,7 @@ mod sql;
 mod summaries;
 mod thread_values;
 pub mod threads;
+pub mod trace;
 
 use crate::catalogue::metrics::{EFFORT, FIXED};
 use crate::error::{Error, Result};

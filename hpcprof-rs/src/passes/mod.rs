@@ -8,4 +8,6 @@ pub mod merge;
 pub mod missing;
 pub mod parallel_loops;
 pub mod runs;
+pub mod slices;
 pub mod summarise;
+pub mod traces;

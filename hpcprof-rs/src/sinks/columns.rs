@@ -60,13 +60,13 @@ impl Write for Summed {
 }
 
 /// A Parquet file that is being written.
-struct ColumnFile {
+pub(super) struct ColumnFile {
     path: PathBuf,
     table: Table<Summed>,
 }
 
 impl ColumnFile {
-    fn create(
+    pub(super) fn create(
         path: PathBuf,
         columns: &[Field<'_>],
         properties: WriterPropertiesBuilder,
@@ -83,7 +83,7 @@ impl ColumnFile {
         Ok(ColumnFile { path, table })
     }
 
-    fn write(&mut self, columns: &mut [Field<'_>]) -> Result<()> {
+    pub(super) fn write(&mut self, columns: &mut [Field<'_>]) -> Result<()> {
         self.table.write(columns).map_err(|e| failed(&self.path, &e))
     }
 
@@ -111,6 +111,8 @@ pub struct ColumnFiles<'a> {
     pub own: Own<'a>,
     /// The physical projection, where it differs.
     pub physical: Option<Projection<'a>>,
+    /// Whether each run has traces.
+    pub traced: Vec<bool>,
     /// The files that are complete.
     pub files: Mutex<Vec<DataFile>>,
 }
@@ -144,7 +146,7 @@ impl Part {
 }
 
 impl ColumnFiles<'_> {
-    fn close(&self, table: ColumnFile) -> Result<()> {
+    pub(super) fn close(&self, table: ColumnFile) -> Result<()> {
         let file = table.close(self.directory)?;
         // Nothing panics while it is held.
         let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
@@ -152,7 +154,7 @@ impl ColumnFiles<'_> {
         Ok(())
     }
 
-    fn folder(&self, table: &str, run: usize) -> PathBuf {
+    pub(super) fn folder(&self, table: &str, run: usize) -> PathBuf {
         let run = format!("run={}", self.experiment.runs[run].key);
         self.directory.join(table).join(run)
     }
@@ -194,19 +196,20 @@ impl ColumnFiles<'_> {
         self.close(table)
     }
 
-    /// Writes the contexts in which a run has values, and those above them.
+    /// Writes the contexts in which a run has values, or which its trace may name, and those above them.
     fn write_contexts(
         &self,
         path: PathBuf,
         Projection { contexts, scopes }: &Projection<'_>,
         own: Option<&Own<'_>>,
-        values: &Values,
+        (values, is_traced): (&Values, bool),
     ) -> Result<()> {
         let mut depths = Vec::with_capacity(contexts.len() as usize);
         let mut is_used = vec![false; contexts.len() as usize];
         for (id, node) in contexts.nodes().enumerate() {
             depths.push(node.parent.map_or(0, |p| depths[p as usize] + 1));
-            if values.of(id as u32).iter().any(|v| *v != 0) {
+            let is_named = is_traced && contexts.sampled[id];
+            if is_named || values.of(id as u32).iter().any(|v| *v != 0) {
                 is_used[id] = true;
             }
         }
@@ -376,14 +379,14 @@ impl Sink for ColumnFiles<'_> {
         self.write_run(run, &logical.totals())?;
         let write_logical = || {
             let path = folder.join(schema::LOGICAL_FILE);
-            self.write_contexts(path, &self.logical, Some(&self.own), logical)
+            self.write_contexts(path, &self.logical, Some(&self.own), (logical, self.traced[run]))
         };
         let (Some(contexts), Some(values)) = (&self.physical, physical) else {
             return write_logical();
         };
         let write_physical = || {
             let path = folder.join(schema::PHYSICAL_FILE);
-            self.write_contexts(path, contexts, None, values)
+            self.write_contexts(path, contexts, None, (values, self.traced[run]))
         };
         std::thread::scope(|scope| {
             let other = scope.spawn(write_physical);

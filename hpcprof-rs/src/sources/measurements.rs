@@ -7,9 +7,11 @@
 
 use crate::error::{Error, Result};
 use crate::model::warnings::Warnings;
+use crate::sources::traces::TraceInput;
 use hpc_formats::critical_path::{self, CriticalPath, OnPath};
 use hpc_formats::process::{COMMAND_FILE, Process, SHORT_EXTENSION, USER_FOLDER, text_of};
 use hpc_formats::profile::{HEADER_SIZE, Header, MAGIC, Profile, RECORD_SIZE, header};
+use hpc_formats::trace;
 use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::fs::File;
@@ -68,6 +70,8 @@ pub struct ProcessInput {
     pub process: Option<Process>,
     /// Its critical path, if it was tracked. Its samples are sorted by profile and record.
     pub critical_path: Option<CriticalPath>,
+    /// What its threads did when, if that was kept.
+    pub trace: Option<TraceInput>,
     /// Profiles by thread ordinal.
     pub threads: BTreeMap<u32, ThreadInput>,
 }
@@ -86,6 +90,11 @@ pub struct Measurements {
 }
 
 impl ProcessInput {
+    /// The records of a thread that its trace names, sorted.
+    pub fn traced(&self, thread: u32) -> &[u32] {
+        self.trace.as_ref().map_or(&[], |trace| trace.records(thread))
+    }
+
     /// The samples of a thread that are on the critical path.
     pub fn on_path(&self, thread: u32) -> &[OnPath] {
         let all = self.critical_path.as_ref().map_or(&[][..], |path| &path.on_path);
@@ -96,6 +105,15 @@ impl ProcessInput {
 }
 
 impl Measurements {
+    /// Whether each run has traces.
+    pub fn traced_runs(&self) -> Vec<bool> {
+        let mut traced = vec![false; self.runs.len()];
+        for process in self.processes.iter().filter(|p| p.trace.is_some()) {
+            traced[process.run] = true;
+        }
+        traced
+    }
+
     /// All profiles, each with the index of its process; in the order of processes and ordinals.
     pub fn profiles(&self) -> impl Iterator<Item = (usize, &ThreadInput)> {
         let processes = self.processes.iter().enumerate();
@@ -209,6 +227,13 @@ fn read_directory(directory: &Path, index: usize, warnings: &mut Warnings) -> Re
                 profiles += 1;
                 readable += usize::from(read_threads(path, &mut processes, warnings));
             }
+            Some(trace::EXTENSION) => {
+                found += 1;
+                if let Some(trace) = TraceInput::find(path, warnings) {
+                    let slot = entry(&mut processes, trace.image, trace.pid);
+                    fill(&mut slot.trace, trace, (path, "trace"), warnings);
+                }
+            }
             Some(critical_path::EXTENSION) => {
                 found += 1;
                 read_critical_path(path, &mut processes, warnings);
@@ -273,6 +298,7 @@ fn entry(processes: &mut ByIdentity, start_monotonic_ns: u64, pid: u32) -> &mut 
         start_monotonic_ns,
         process: None,
         critical_path: None,
+        trace: None,
         threads: BTreeMap::new(),
     })
 }

@@ -6,3 +6,4 @@ pub mod newest;
 pub mod perf_map;
 pub mod source_text;
 pub mod structures;
+pub mod traces;

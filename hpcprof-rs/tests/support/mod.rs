@@ -330,6 +330,7 @@ pub struct Run {
     pub sites: Vec<SiteCounts>,
     pub unprofiled: Vec<Unprofiled>,
     pub critical_path: Option<CriticalPath>,
+    pub trace: Option<Vec<u8>>,
     pub threads: Vec<ThreadBuilder>,
     pub structures: Vec<Structure>,
 }
@@ -365,6 +366,7 @@ impl Run {
             sites: Vec::new(),
             unprofiled: Vec::new(),
             critical_path: None,
+            trace: None,
             threads: Vec::new(),
             structures: Vec::new(),
         }
@@ -431,6 +433,10 @@ impl Run {
         if let Some(path) = &self.critical_path {
             let name = critical_path::file_name(path.pid, path.image);
             std::fs::write(directory.join(name), path.encode()).expect("critical path");
+        }
+        if let Some(trace) = &self.trace {
+            let name = format!("trace-{}-{}.hpctrace", self.start.pid, self.start.image);
+            std::fs::write(directory.join(name), trace).expect("trace");
         }
         for (index, structure) in self.structures.iter().enumerate() {
             let path = directory.join("structure").join(format!("{index}.hpcstruct"));

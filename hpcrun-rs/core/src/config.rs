@@ -3,7 +3,7 @@
 use hpc_formats::critical_path::PARTS;
 use hpc_formats::environment::{
     ALL_CORES, ENV_CORES, ENV_CRITICAL_PATH, ENV_EMPTY_HANDLER, ENV_EVENT, ENV_JOB, ENV_LATENCY,
-    ENV_LOCK_WAIT, ENV_OUTPUT, ENV_RATE, ENV_SOURCE, MAX_RATE,
+    ENV_LOCK_WAIT, ENV_OUTPUT, ENV_RATE, ENV_SOURCE, ENV_TRACE, MAX_RATE,
 };
 use hpc_formats::numbered;
 use std::ffi::{CStr, OsStr, OsString};
@@ -73,6 +73,8 @@ pub struct Config {
     pub in_job: bool,
     /// How the critical path is tracked, if it is.
     pub critical_path: Option<Tracking>,
+    /// Most bytes of the process's trace, if there is to be one.
+    pub trace: Option<u64>,
     /// Benchmark: the handler returns at once.
     pub empty_handler: bool,
     /// Benchmark: measure the handler's latency.
@@ -119,6 +121,10 @@ impl Config {
                     Tracking::parse(&numbers)
                         .ok_or_else(|| format!("{ENV_CRITICAL_PATH}={numbers} is not three numbers"))?,
                 ),
+            },
+            trace: match text(ENV_TRACE) {
+                None => None,
+                Some(size) => Some(size.parse().map_err(|_| format!("{ENV_TRACE}={size} is not a number"))?),
             },
             empty_handler: text(ENV_EMPTY_HANDLER).as_deref() == Some("1"),
             latency: text(ENV_LATENCY).as_deref() == Some("1"),

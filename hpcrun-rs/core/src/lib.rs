@@ -60,4 +60,5 @@ pub mod source;
 pub mod system;
 pub mod tasks;
 pub mod threads;
+pub mod trace;
 pub mod unwind;

@@ -243,26 +243,11 @@ impl GrowingFile {
         if len > self.limit {
             return Err(LossCause::TreeFull);
         }
-        let flags = libc::O_RDWR | libc::O_CLOEXEC | libc::O_NOFOLLOW | flags;
-        let fd = open(path, flags).map_err(|error| match error {
-            libc::ENOSPC | libc::EDQUOT => LossCause::DiskFull,
-            _ => LossCause::NoFile,
+        lengthen(path, flags, self.len, step, |fd| match len > self.mapped {
+            true => self.map_anew(fd, len),
+            false => Ok(()),
         })?;
-        let extended = match allocate(fd, self.len, step) {
-            true if len > self.mapped => self.map_anew(fd, len),
-            true => Ok(()),
-            false => Err(LossCause::DiskFull),
-        };
-        system::close(fd);
-        extended?;
-        // SAFETY: the range is in our mapping, and in the file. This populates all pages, writable, at once.
-        // Single page faults at the first stores would take several times as long, since the file system's
-        // code is not in the caches then. Before Linux 5.14 this call fails.
-        unsafe {
-            let new = self.base.as_ptr().add(self.len);
-            let how = libc::MADV_POPULATE_WRITE as usize;
-            system::call(libc::SYS_madvise, [new as usize, step, how, 0, 0]);
-        }
+        populate(self.base, self.len, step);
         self.len = len;
         Ok(())
     }
@@ -291,6 +276,50 @@ impl Drop for GrowingFile {
             unsafe { unmap(base, len) };
         }
     }
+}
+
+/// Creates a file of `first` bytes, and maps it for ever with room for `limit`.
+pub fn create_mapped(path: &CStr, first: usize, limit: usize) -> Result<NonNull<u8>, LossCause> {
+    let map = |fd| map(limit, libc::MAP_SHARED, fd).ok_or(LossCause::NoFile);
+    lengthen(path, libc::O_CREAT | libc::O_EXCL, 0, first, map)
+}
+
+/// Makes a file of [`create_mapped`] longer: no store up to there raises a signal.
+pub fn extend(path: &CStr, base: NonNull<u8>, len: usize, step: usize) -> Result<(), LossCause> {
+    lengthen(path, 0, len, step, |_| Ok(()))?;
+    populate(base, len, step);
+    Ok(())
+}
+
+/// Opens a file of `len` bytes, makes it longer, and lets `act` use it.
+fn lengthen<T>(
+    path: &CStr,
+    flags: i32,
+    len: usize,
+    step: usize,
+    act: impl FnOnce(i32) -> Result<T, LossCause>,
+) -> Result<T, LossCause> {
+    let flags = libc::O_RDWR | libc::O_CLOEXEC | libc::O_NOFOLLOW | flags;
+    let fd = open(path, flags).map_err(|error| match error {
+        libc::ENOSPC | libc::EDQUOT => LossCause::DiskFull,
+        _ => LossCause::NoFile,
+    })?;
+    let done = match add_blocks(fd, len, step) {
+        true => act(fd),
+        false => Err(LossCause::DiskFull),
+    };
+    system::close(fd);
+    done
+}
+
+/// Populates all pages of a range of a mapped file, writable, at once. Single page faults at the first stores
+/// would take several times as long, since the file system's code is not in the caches then. Before Linux
+/// 5.14 this call fails.
+fn populate(base: NonNull<u8>, offset: usize, len: usize) {
+    let new = base.as_ptr().wrapping_add(offset) as usize;
+    let how = libc::MADV_POPULATE_WRITE as usize;
+    // SAFETY: callers pass a range of a mapping of ours that the file has; its contents stay.
+    unsafe { system::call(libc::SYS_madvise, [new, len, how, 0, 0]) };
 }
 
 /// A descriptor that programs hardly have, below the usual limit of 1024.
@@ -345,7 +374,7 @@ pub fn set_size(fd: i32, len: usize) -> bool {
 }
 
 /// Allocates disk blocks for a range of the file.
-fn allocate(fd: i32, offset: usize, len: usize) -> bool {
+fn add_blocks(fd: i32, offset: usize, len: usize) -> bool {
     if refuses(libc::SYS_fallocate) || refuses(libc::SYS_pwrite64) {
         return false;
     }

@@ -16,7 +16,7 @@ use crate::system;
 use crate::threads::{self, OwnThread, SharedThread};
 use crate::unwind::copies;
 use crate::unwind::loadmap;
-use crate::{activity, descriptors, directives, folder, locks, path, sandbox, sites};
+use crate::{activity, descriptors, directives, folder, locks, path, sandbox, sites, trace};
 use critical_path::Tracker;
 use hpc_formats::address::ModuleId;
 use hpc_formats::environment::ALL_CORES;
@@ -51,9 +51,11 @@ pub fn start(config: Config, arguments: Vec<String>, sigaction: Sigaction) -> Re
     }
     activity::set_threads(std::iter::once(system::thread_id()));
     let output = config.output.clone();
-    begin_entries(image::open(config, kind, host, arguments));
+    let image = image::open(config, kind, host, arguments);
+    begin_entries(image);
     // It is written to later, when nobody may see a message.
     folder::check(&output).map_err(|e| format!("cannot write in {output:?}: {e}"))?;
+    trace::start(image).map_err(|cause| format!("cannot make the trace in {output:?}: {}", cause.name()))?;
     let state = threads::acquire().ok_or("out of memory for the profiler's thread state")?;
     threads::begin(state, (0, 0), main_stack(), true);
     tracking.inspect(|tracking| path::start(tracking, in_job, period));
@@ -495,6 +497,9 @@ pub fn continue_in_child() {
     // The fork may have left the namespace whose clock or host name the parent had.
     let (config, arguments) = (parent.config.clone(), parent.arguments.clone());
     let new = image::open(config, parent.kind, Host::of_child(&parent.host), arguments);
+    if let Err(cause) = trace::start(new) {
+        image::count_loss(cause);
+    }
     match me {
         Some(me) => me.renew_after_fork(),
         None => activity::enter_child(0),

@@ -86,7 +86,7 @@ pub(crate) fn waiting<T>(wait: impl FnOnce() -> T) -> T {
     };
     state.working().begin_wait();
     let result = wait();
-    state.charge_standstill(state.working().end_wait());
+    state.end_wait();
     result
 }
 

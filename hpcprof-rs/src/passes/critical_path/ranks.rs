@@ -332,6 +332,7 @@ mod tests {
             start_monotonic_ns: 1,
             process: None,
             critical_path: Some(path),
+            trace: None,
             threads: BTreeMap::new(),
         }
     }

@@ -58,6 +58,8 @@ pub struct MergedThread {
     pub losses: BTreeMap<&'static str, Loss>,
     /// What to warn of.
     pub damage: Option<String>,
+    /// The records that its trace names, and their logical contexts by the worker's index.
+    pub traced: Vec<(u32, u32)>,
     /// Where its values are in the worker's spool.
     pub values: Range,
 }
@@ -121,6 +123,7 @@ impl Shard {
             summary: summarise::thread(process, thread),
             losses: BTreeMap::new(),
             damage: None,
+            traced: Vec::new(),
             values: self.spool.begin(),
         };
         let mut buffer = std::mem::take(&mut self.buffer);
@@ -214,6 +217,14 @@ impl Shard {
                 entry.amounts[FIRST_OTHER + metric] = sample.time;
             }
             add(sample.record, &mut entry)?;
+        }
+        for record in measured.traced(thread.header.thread) {
+            let state = resolver.state(*record, &mut out);
+            let leaf = resolver.leaf(state, &mut out);
+            let empty = resolver.empty(&mut out);
+            if let Some([logical, _]) = leaf.or_else(|| resolver.leaf(empty, &mut out)) {
+                merged.traced.push((*record, logical.0));
+            }
         }
         let header = &profile.header;
         let gone = header.samples.saturating_sub(merged.summary.samples);

@@ -6,12 +6,14 @@
 //! | `profile` | the tree, which is the profile file |
 //! | `critical_path` | the thread's part in the critical path |
 //! | `tally` | what no context has: idle and lost samples |
+//! | `trace` | the thread's trace |
 //!
 //! Async-signal-safe.
 
 mod critical_path;
 mod profile;
 mod tally;
+mod trace;
 
 pub(crate) use tally::Tally;
 
@@ -20,6 +22,7 @@ use crate::lcct::metrics::MAX_GROUPS;
 use crate::lcct::{Tree, Words};
 use crate::path::ThreadPath;
 use crate::source::Sample;
+use crate::trace::ThreadTrace;
 use hpc_formats::loss::LossCause;
 use hpc_formats::profile::VALUES_PER_RECORD;
 
@@ -133,16 +136,22 @@ pub(crate) trait Sink {
 
 /// The sinks of a thread that owns these, in the order in which they are told.
 #[inline]
-pub(crate) fn all(tree: Option<&mut Tree>, path: &ThreadPath, tally: &Tally) -> impl Sink {
-    (profile::Profile(tree), critical_path::CriticalPath(path), tally)
+pub(crate) fn all(
+    tree: Option<&mut Tree>,
+    path: &ThreadPath,
+    trace: &ThreadTrace,
+    tally: &Tally,
+) -> impl Sink {
+    (profile::Profile(tree), critical_path::CriticalPath(path), trace, tally)
 }
 
-impl<A: Sink, B: Sink, C: Sink> Sink for (A, B, C) {
+impl<A: Sink, B: Sink, C: Sink, D: Sink> Sink for (A, B, C, D) {
     #[inline]
     fn recorded(&mut self, node: Node, values: &Values) -> Result<(), LossCause> {
         self.0.recorded(node, values)?;
         self.1.recorded(node, values)?;
-        self.2.recorded(node, values)
+        self.2.recorded(node, values)?;
+        self.3.recorded(node, values)
     }
 
     #[inline]
@@ -150,6 +159,7 @@ impl<A: Sink, B: Sink, C: Sink> Sink for (A, B, C) {
         self.0.idle(values);
         self.1.idle(values);
         self.2.idle(values);
+        self.3.idle(values);
     }
 
     #[inline]
@@ -157,5 +167,6 @@ impl<A: Sink, B: Sink, C: Sink> Sink for (A, B, C) {
         self.0.lost(values, cause);
         self.1.lost(values, cause);
         self.2.lost(values, cause);
+        self.3.lost(values, cause);
     }
 }

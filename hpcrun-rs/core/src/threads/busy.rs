@@ -95,7 +95,8 @@ impl Busy<'_> {
             self.thread.own().working.idles(values.last_ns);
         }
         let thread = self.thread;
-        sinks::all(self.recorder.tree(), &thread.path, &thread.tally).take(verdict, values);
+        let trace = thread.own().working.trace();
+        sinks::all(self.recorder.tree(), &thread.path, trace, &thread.tally).take(verdict, values);
     }
 }
 

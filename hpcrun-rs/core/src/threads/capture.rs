@@ -27,17 +27,25 @@ impl OwnThread {
         amount: u64,
     ) -> bool {
         let Some(position) = image::current().and_then(metric) else { return false };
-        let charge = |busy: &mut Busy<'_>, node| busy.add_value(node, position, amount);
+        let charge = |busy: &mut Busy<'_>, node: Node| {
+            self.own().working.trace().waited(node.record);
+            busy.add_value(node, position, amount)
+        };
         with_room(|| self.capture_and(&registers, charge)).unwrap_or(false)
     }
 
-    /// Charges the calling thread's current path with a wait while nobody worked, if that was long.
+    /// The thread's wait is over. If it was long, says where it was: to the trace, and for how long nobody
+    /// worked.
     #[inline]
-    pub fn charge_standstill(&self, nanoseconds: u64) {
+    pub fn end_wait(&self) {
         /// It takes some microseconds to say where a wait was.
         const LONG: u64 = 2_000_000;
-        if nanoseconds >= LONG {
-            self.charge_metric(Registers::here(), |image| image.standstill, nanoseconds);
+        let stood_still = self.own().working.end_wait();
+        if stood_still >= LONG {
+            self.charge_metric(Registers::here(), |image| image.standstill, stood_still);
+        } else if self.own().working.trace().has_waited() {
+            let trace = self.own().working.trace();
+            with_room(|| self.capture_and(&Registers::here(), |_, node| trace.waited(node.record)));
         }
     }
 

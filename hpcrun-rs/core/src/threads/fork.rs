@@ -34,6 +34,7 @@ impl OwnThread {
         self.own().lock_wait.set(None);
         // Its creator is not in this process, so the fork is the root of its paths.
         self.stack.set_main();
+        self.own().working.trace().begin(self.ordinal());
         self.own().working.renew(self.tid(), image::now());
     }
 }

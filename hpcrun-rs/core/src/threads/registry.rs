@@ -94,6 +94,7 @@ pub fn begin_unnamed(new: NewThread, creation: (u32, u32), stack: (u64, u64), is
     state.in_process.store(is_main_process, Ordering::Relaxed);
     // SAFETY: the state is the calling thread's from now on.
     let own = unsafe { OwnThread::of(state) };
+    own.own().working.trace().begin(state.ordinal());
     own.own().working.begin(state.tid(), image::now());
     state.lifecycle.advance(Phase::Acquired, Phase::Live);
     own

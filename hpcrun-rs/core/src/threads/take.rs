@@ -88,6 +88,7 @@ impl OwnThread {
         if self.is_idle(sample) {
             self.own().working.idles(sample.now);
             (&self.tally).idle(&values());
+            self.own().working.trace().idle(&values());
         } else if self.own().deferred.is_open() {
             self.own().deferred.add(sample, self.charge(sample));
         } else {

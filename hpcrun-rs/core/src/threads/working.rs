@@ -11,7 +11,9 @@
 use super::listing::Listing;
 use crate::activity::{self, Charge, MAX_RUNTIMES, State};
 use crate::arch::{counter, stack_pointer};
+use crate::trace::ThreadTrace;
 use crate::unwind::stack;
+use hpc_formats::trace;
 use hpcrun_abi::WORKER_IDLE;
 use std::cell::Cell;
 use std::ptr;
@@ -33,6 +35,7 @@ pub struct Working {
     /// Whether the thread is in `sched_yield`.
     yielding: Cell<bool>,
     yields: Yields,
+    trace: ThreadTrace,
 }
 
 /// Detects consecutive calls of `sched_yield`: a loop that searches for work.
@@ -83,6 +86,7 @@ impl Working {
             pauses: Cell::new(0),
             yielding: Cell::new(false),
             yields: Yields::default(),
+            trace: ThreadTrace::none(),
         }
     }
 
@@ -110,6 +114,7 @@ impl Working {
         let counted = self.runtimes().filter(|state| *state != WORKER_IDLE);
         activity::discount(counted.count() as i32);
         self.listing.leave(now);
+        self.trace.end();
     }
 
     #[inline]
@@ -119,6 +124,26 @@ impl Working {
             false => 0,
         };
         self.listing.move_to(state, runtimes);
+        if self.trace.is_on() {
+            self.trace.change(self.traced_as(state));
+        }
+    }
+
+    /// A state as the trace has it.
+    fn traced_as(&self, state: State) -> trace::State {
+        match state {
+            _ if self.is_paused() => trace::State::Idle,
+            State::Worker if self.is_idle_worker() => trace::State::Idle,
+            State::Asleep => trace::State::Idle,
+            State::Waiting | State::Blocked | State::Silent | State::SilentWorker => trace::State::Waits,
+            State::Spinning | State::Yielding => trace::State::Spins,
+            State::Working | State::Worker | State::Runtimes | State::Free => trace::State::Works,
+        }
+    }
+
+    #[inline]
+    pub(super) fn trace(&self) -> &ThreadTrace {
+        &self.trace
     }
 
     #[inline]

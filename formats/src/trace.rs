@@ -1,0 +1,473 @@
+//! The trace of one process image: what each thread did when, in a ring of blocks that keeps the newest.
+//!
+//! The file is a shared mapping, written while the program runs, so it is complete up to a kill. Block 0 is
+//! the header. Each other block has events of one thread, each some bytes: the time since the one before, and
+//! what changed. A block begins with the absolute time and the thread's state, so it is read without those
+//! before it. Its count of bytes is raised after an event is complete. FORMATS.md has the byte tables.
+//!
+//! [`encode`] is async-signal-safe: the sampler's handler calls it.
+
+use crate::bytes::ByteReader;
+use crate::numbered;
+use std::fmt;
+
+/// First bytes of every trace.
+pub const MAGIC: [u8; 8] = *b"HPCRSTRC";
+/// Readers refuse another major version.
+pub const VERSION_MAJOR: u16 = 1;
+/// Readers accept any minor version.
+pub const VERSION_MINOR: u16 = 0;
+/// Extension of traces.
+pub const EXTENSION: &str = "hpctrace";
+/// Bytes of a block.
+pub const BLOCK_SIZE: usize = 1024;
+/// Bytes before a block's events.
+pub const BLOCK_HEADER_SIZE: usize = 32;
+/// Most bytes of an event.
+pub const MAX_EVENT: usize = 32;
+
+/// Byte offsets of the header's fields.
+pub mod header {
+    /// [`super::MAGIC`].
+    pub const MAGIC: usize = 0;
+    /// u16 major, u16 minor version.
+    pub const VERSION: usize = 8;
+    /// u32 process id.
+    pub const PID: usize = 12;
+    /// u64 monotonic clock at the start of the process image.
+    pub const IMAGE: usize = 16;
+    /// u64 sampling period, nanoseconds.
+    pub const PERIOD_NS: usize = 24;
+    /// u64 blocks that newer ones have replaced.
+    pub const REPLACED: usize = 32;
+    /// u64 events that found no room, or came while their thread wrote another one.
+    pub const LOST: usize = 40;
+}
+
+/// Byte offsets of the fields of a block.
+pub mod block {
+    /// u64 monotonic clock that the first event counts from, nanoseconds.
+    pub const TIME: usize = 0;
+    /// u64 position among all blocks that were begun.
+    pub const SEQUENCE: usize = 8;
+    /// u32 ordinal of the thread.
+    pub const THREAD: usize = 16;
+    /// u32 context of the last sample before, 0: none.
+    pub const CONTEXT: usize = 20;
+    /// u32 bytes of events.
+    pub const USED: usize = 24;
+    /// u8 the thread's state before the first event.
+    pub const STATE: usize = 28;
+    /// u8 1 while a thread writes it.
+    pub const OPEN: usize = 29;
+}
+
+numbered! {
+    /// What a thread does.
+    State {
+        /// It works, as far as is known.
+        Works = 1, "works";
+        /// It waits for a lock, a thread, a device, a message or a time.
+        Waits = 2, "waits";
+        /// It waits for a task, in a runtime.
+        Idle = 3, "idle";
+        /// It uses a core and has nothing to do.
+        Spins = 4, "spins";
+        /// It has ended.
+        Ended = 5, "ended";
+    }
+}
+
+/// What happened. Contexts are indices of records in the thread's profile.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Event {
+    /// Samples found the thread in this state; they stand for so many periods. A context if it works.
+    Sample {
+        /// The state.
+        state: State,
+        /// Number of periods.
+        weight: u64,
+        /// The context; 0: none.
+        context: u32,
+    },
+    /// From now on the state is this.
+    Change(State),
+    /// The wait that ended last was in this context.
+    Waited(u32),
+}
+
+/// What an event is relative to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Last {
+    /// Monotonic clock, nanoseconds.
+    pub time: u64,
+    /// The context of the last event that has one.
+    pub context: u32,
+}
+
+const AGAIN: u64 = 0;
+const ELSEWHERE: u64 = 1;
+const SAMPLE: u64 = 2;
+const OTHER: u64 = 3;
+/// In the place of a state: [`Event::Waited`].
+const WAITED: u8 = 0;
+
+/// Writes an event, and returns its length. A time before the last one counts as equal to it.
+#[inline]
+pub fn encode(time: u64, event: Event, last: &mut Last, out: &mut [u8; MAX_EVENT]) -> usize {
+    let mut out = Out { bytes: out, len: 0 };
+    let delta = time.saturating_sub(last.time);
+    last.time += delta;
+    let mut head = |kind| out.number(delta << 2 | kind);
+    let context = match event {
+        Event::Sample { state: State::Works, weight: 1, context } if context == last.context => {
+            head(AGAIN);
+            return out.len;
+        }
+        Event::Sample { state: State::Works, weight: 1, context } => {
+            head(ELSEWHERE);
+            context
+        }
+        Event::Sample { state, weight, context } => {
+            head(SAMPLE);
+            out.byte(state as u8);
+            out.number(weight);
+            context
+        }
+        Event::Change(state) => {
+            head(OTHER);
+            out.byte(state as u8);
+            return out.len;
+        }
+        Event::Waited(context) => {
+            head(OTHER);
+            out.byte(WAITED);
+            context
+        }
+    };
+    let step = i64::from(context) - i64::from(last.context);
+    out.number((step << 1 ^ step >> 63) as u64);
+    last.context = context;
+    out.len
+}
+
+struct Out<'a> {
+    bytes: &'a mut [u8; MAX_EVENT],
+    len: usize,
+}
+
+impl Out<'_> {
+    #[inline]
+    fn byte(&mut self, byte: u8) {
+        if let Some(place) = self.bytes.get_mut(self.len) {
+            *place = byte;
+        }
+        self.len += 1;
+    }
+
+    /// Seven bits a byte, the lowest first; all bytes but the last have the highest bit.
+    #[inline]
+    fn number(&mut self, mut number: u64) {
+        while number >= 0x80 {
+            self.byte(number as u8 | 0x80);
+            number >>= 7;
+        }
+        self.byte(number as u8);
+    }
+}
+
+/// Why a trace is not readable.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum TraceError {
+    /// Shorter than a header, by file length.
+    TooShort(usize),
+    /// The first bytes are not [`MAGIC`].
+    NotATrace,
+    /// Written by an incompatible version.
+    Version(u16, u16),
+    /// The period is zero.
+    NoPeriod,
+}
+
+impl fmt::Display for TraceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            TraceError::TooShort(n) => write!(f, "truncated: {n} bytes, a trace has at least {BLOCK_SIZE}"),
+            TraceError::NotATrace => write!(f, "not a trace: wrong first bytes"),
+            TraceError::Version(major, minor) => write!(
+                f,
+                "trace version {major}.{minor} is not readable by this version ({VERSION_MAJOR}.x): use the \
+                 hpcprof-rs of the same release"
+            ),
+            TraceError::NoPeriod => write!(f, "corrupt header: a period of 0"),
+        }
+    }
+}
+
+impl std::error::Error for TraceError {}
+
+/// A trace.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Trace<'a> {
+    /// Process id.
+    pub pid: u32,
+    /// Monotonic clock at the start of the process image.
+    pub image: u64,
+    /// Sampling period, nanoseconds.
+    pub period_ns: u64,
+    /// Number of blocks that newer ones have replaced.
+    pub replaced: u64,
+    /// Number of events that are lost.
+    pub lost: u64,
+    /// Blocks that do not make sense, which are left out.
+    pub damaged: u64,
+    /// The blocks, by thread and then in their order.
+    pub blocks: Vec<Block<'a>>,
+}
+
+/// A block with its events.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Block<'a> {
+    /// Ordinal of the thread, from 1.
+    pub thread: u32,
+    /// Its position among all blocks.
+    pub sequence: u64,
+    /// Monotonic clock at its beginning, nanoseconds.
+    pub time: u64,
+    /// The thread's state there.
+    pub state: State,
+    context: u32,
+    events: &'a [u8],
+}
+
+impl<'a> Trace<'a> {
+    /// Decodes a trace.
+    pub fn parse(data: &'a [u8]) -> Result<Trace<'a>, TraceError> {
+        let (first, blocks) = match data.split_at_checked(BLOCK_SIZE) {
+            Some(parts) => parts,
+            None if data.len() >= 8 && data[..8] != MAGIC => return Err(TraceError::NotATrace),
+            None => return Err(TraceError::TooShort(data.len())),
+        };
+        let mut reader = ByteReader::new(first);
+        let short = || TraceError::TooShort(data.len());
+        if reader.take(8) != Some(&MAGIC) {
+            return Err(TraceError::NotATrace);
+        }
+        let version = (reader.u16().ok_or_else(short)?, reader.u16().ok_or_else(short)?);
+        if version.0 != VERSION_MAJOR {
+            return Err(TraceError::Version(version.0, version.1));
+        }
+        let pid = reader.u32().ok_or_else(short)?;
+        let mut next = || reader.u64().ok_or_else(short);
+        let (image, period_ns, replaced, lost) = (next()?, next()?, next()?, next()?);
+        if period_ns == 0 {
+            return Err(TraceError::NoPeriod);
+        }
+        let mut trace = Trace { pid, image, period_ns, replaced, lost, damaged: 0, blocks: Vec::new() };
+        for bytes in blocks.chunks_exact(BLOCK_SIZE) {
+            let used = bytes[block::USED..].first_chunk().map_or(0, |b| u32::from_le_bytes(*b));
+            match Block::parse(bytes, used as usize) {
+                Some(block) => trace.blocks.push(block),
+                None => trace.damaged += u64::from(used > 0),
+            }
+        }
+        trace.blocks.sort_by_key(|block| (block.thread, block.sequence));
+        Ok(trace)
+    }
+}
+
+impl<'a> Block<'a> {
+    /// `None`: nothing is in it, or it is damaged.
+    fn parse(bytes: &'a [u8], used: usize) -> Option<Block<'a>> {
+        let mut reader = ByteReader::new(bytes);
+        let (time, sequence, thread, context) = (reader.u64()?, reader.u64()?, reader.u32()?, reader.u32()?);
+        let state = State::from_number(bytes[block::STATE])?;
+        let events = bytes.get(BLOCK_HEADER_SIZE..)?.get(..used)?;
+        (thread > 0 && used > 0).then_some(Block { thread, sequence, time, state, context, events })
+    }
+
+    /// Its events with their times; `None` in the place of the first one that does not make sense.
+    pub fn events(&self) -> impl Iterator<Item = Option<(u64, Event)>> + use<'a> {
+        let mut last = Last { time: self.time, context: self.context };
+        let mut reader = ByteReader::new(self.events);
+        std::iter::from_fn(move || {
+            if reader.remaining() == 0 {
+                return None;
+            }
+            let event = decode(&mut reader, &mut last);
+            if event.is_none() {
+                reader = ByteReader::new(&[]);
+            }
+            Some(event.map(|event| (last.time, event)))
+        })
+    }
+}
+
+fn decode(reader: &mut ByteReader<'_>, last: &mut Last) -> Option<Event> {
+    let head = number(reader)?;
+    last.time = last.time.checked_add(head >> 2)?;
+    let works = |context| Event::Sample { state: State::Works, weight: 1, context };
+    let event = match head & 3 {
+        AGAIN => works(last.context),
+        ELSEWHERE => works(context(reader, last)?),
+        SAMPLE => {
+            let (state, weight) = (State::from_number(reader.u8()?)?, number(reader)?);
+            Event::Sample { state, weight, context: context(reader, last)? }
+        }
+        _ => match reader.u8()? {
+            WAITED => Event::Waited(context(reader, last)?),
+            state => Event::Change(State::from_number(state)?),
+        },
+    };
+    Some(event)
+}
+
+fn context(reader: &mut ByteReader<'_>, last: &mut Last) -> Option<u32> {
+    let step = number(reader)?;
+    let step = (step >> 1) as i64 ^ -((step & 1) as i64);
+    last.context = u32::try_from(i64::from(last.context).checked_add(step)?).ok()?;
+    Some(last.context)
+}
+
+fn number(reader: &mut ByteReader<'_>) -> Option<u64> {
+    let mut number = 0_u64;
+    for shift in (0..64).step_by(7) {
+        let byte = reader.u8()?;
+        let bits = u64::from(byte & 0x7f);
+        if bits << shift >> shift != bits {
+            return None;
+        }
+        number |= bits << shift;
+        if byte < 0x80 {
+            return Some(number);
+        }
+    }
+    None
+}
+
+/// Makes a trace in memory, as the sampler does in a file: for tests.
+#[derive(Clone, Debug)]
+pub struct Writer {
+    bytes: Vec<u8>,
+    last: Last,
+}
+
+impl Writer {
+    /// A trace without blocks.
+    pub fn new(pid: u32, image: u64, period_ns: u64) -> Writer {
+        let mut bytes = vec![0; BLOCK_SIZE];
+        let version = [VERSION_MAJOR.to_le_bytes(), VERSION_MINOR.to_le_bytes()].concat();
+        let fields: [(usize, &[u8]); 5] = [
+            (header::MAGIC, &MAGIC),
+            (header::VERSION, &version),
+            (header::PID, &pid.to_le_bytes()),
+            (header::IMAGE, &image.to_le_bytes()),
+            (header::PERIOD_NS, &period_ns.to_le_bytes()),
+        ];
+        for (at, field) in fields {
+            bytes[at..at + field.len()].copy_from_slice(field);
+        }
+        Writer { bytes, last: Last { time: 0, context: 0 } }
+    }
+
+    /// Begins a block of a thread, which is in this state.
+    pub fn begin(&mut self, thread: u32, time: u64, state: State) {
+        let at = self.bytes.len();
+        let sequence = (at / BLOCK_SIZE - 1) as u64;
+        self.bytes.resize(at + BLOCK_SIZE, 0);
+        self.last = Last { time, context: 0 };
+        let mut set =
+            |offset: usize, field: &[u8]| self.bytes[at + offset..][..field.len()].copy_from_slice(field);
+        set(block::TIME, &time.to_le_bytes());
+        set(block::SEQUENCE, &sequence.to_le_bytes());
+        set(block::THREAD, &thread.to_le_bytes());
+        set(block::STATE, &[state as u8]);
+    }
+
+    /// Adds an event to the last block. False: it is full.
+    pub fn add(&mut self, time: u64, event: Event) -> bool {
+        let at = self.bytes.len() - BLOCK_SIZE;
+        let used =
+            self.bytes[at + block::USED..].first_chunk().map_or(0, |b| u32::from_le_bytes(*b)) as usize;
+        let (mut bytes, mut last) = ([0; MAX_EVENT], self.last);
+        let n = encode(time, event, &mut last, &mut bytes);
+        if BLOCK_HEADER_SIZE + used + n > BLOCK_SIZE {
+            return false;
+        }
+        self.last = last;
+        self.bytes[at + BLOCK_HEADER_SIZE + used..][..n].copy_from_slice(&bytes[..n]);
+        self.bytes[at + block::USED..][..4].copy_from_slice(&((used + n) as u32).to_le_bytes());
+        true
+    }
+
+    /// Its bytes.
+    pub fn finish(self) -> Vec<u8> {
+        self.bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const EVENTS: [(u64, Event); 8] = [
+        (1000, Event::Sample { state: State::Works, weight: 1, context: 7 }),
+        (1001, Event::Sample { state: State::Works, weight: 1, context: 7 }),
+        (1_001_001, Event::Sample { state: State::Works, weight: 1, context: 3 }),
+        (1_001_001, Event::Sample { state: State::Works, weight: 70_000, context: u32::MAX }),
+        (1 << 61, Event::Change(State::Waits)),
+        (1 << 61, Event::Waited(9)),
+        (1 << 61, Event::Sample { state: State::Spins, weight: u64::MAX, context: 0 }),
+        (1 << 61, Event::Change(State::Ended)),
+    ];
+
+    fn trace() -> Vec<u8> {
+        let mut writer = Writer::new(5, 6, 1_000_000);
+        writer.begin(2, 900, State::Works);
+        assert!(EVENTS.iter().all(|(time, event)| writer.add(*time, *event)));
+        writer.begin(1, 800, State::Idle);
+        assert!(writer.add(801, Event::Change(State::Works)));
+        writer.finish()
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let bytes = trace();
+        let trace = Trace::parse(&bytes).unwrap();
+        assert_eq!((trace.pid, trace.image, trace.period_ns, trace.damaged), (5, 6, 1_000_000, 0));
+        let [first, second] = trace.blocks[..] else { panic!("{trace:?}") };
+        assert_eq!((first.thread, first.time, first.state), (1, 800, State::Idle));
+        assert_eq!(second.events().collect::<Option<Vec<_>>>().unwrap(), EVENTS);
+    }
+
+    #[test]
+    fn a_sample_at_a_thousand_hertz_takes_at_most_eight_bytes() {
+        let mut last = Last { time: 0, context: 0 };
+        let mut sizes = (1..1000_u64).map(|i| {
+            let context = (i * 7919 % 30_000) as u32;
+            let event = Event::Sample { state: State::Works, weight: 1, context };
+            encode(i * 1_300_000, event, &mut last, &mut [0; MAX_EVENT])
+        });
+        assert!(sizes.all(|bytes| bytes <= 7));
+    }
+
+    #[test]
+    fn damage_is_told() {
+        let good = trace();
+        assert_eq!(Trace::parse(&good[..BLOCK_SIZE - 1]), Err(TraceError::TooShort(BLOCK_SIZE - 1)));
+        let damaged = |at: usize, byte: u8| {
+            let mut bytes = good.clone();
+            bytes[at] = byte;
+            bytes
+        };
+        assert_eq!(Trace::parse(&damaged(0, 0)), Err(TraceError::NotATrace));
+        assert_eq!(Trace::parse(&damaged(8, 9)), Err(TraceError::Version(9, 0)));
+        assert_eq!(Trace::parse(&Writer::new(5, 6, 0).finish()), Err(TraceError::NoPeriod));
+        let bytes = damaged(BLOCK_SIZE + block::STATE, 77);
+        assert!(Trace::parse(&bytes).is_ok_and(|t| t.damaged == 1 && t.blocks.len() == 1));
+        // The first event's kind is now one that has a state.
+        let bytes = damaged(BLOCK_SIZE + BLOCK_HEADER_SIZE, 0x83);
+        let trace = Trace::parse(&bytes).unwrap();
+        assert!(trace.blocks[1].events().any(|event| event.is_none()));
+    }
+}

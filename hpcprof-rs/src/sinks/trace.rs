@@ -1,0 +1,63 @@
+//! Writes what each thread did when, as Parquet: one row a slice, threads one after the other (FORMATS.md).
+
+use crate::error::Result;
+use crate::passes::slices;
+use crate::passes::traces::Row;
+use crate::schema;
+use crate::sinks::columns::{ColumnFile, ColumnFiles};
+use crate::table::{Column, Field};
+use parquet::basic::Encoding;
+use parquet::data_type::ByteArray;
+use parquet::file::properties::WriterProperties;
+use parquet::schema::types::ColumnPath;
+
+/// Rows that are written together.
+const ROWS: usize = 1 << 16;
+
+fn columns(rows: &[Row]) -> [Field<'static>; 8] {
+    let id = |index: usize| index as i32 + 1;
+    let signed = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+    let long = |of: fn(&Row) -> u64| Column::Long(rows.iter().map(|row| signed(of(row))).collect());
+    let rows = rows.iter();
+    let contexts = rows.clone().map(|row| row.context.map(|context| context as i32 + 1));
+    let states = rows.clone().map(|row| ByteArray::from(slices::name(row.slice.state)));
+    [
+        ("process", Column::Int(rows.clone().map(|row| id(row.process)).collect())),
+        ("ordinal", Column::Int(rows.clone().map(|row| row.ordinal as i32).collect())),
+        ("thread", Column::OptionalInt(rows.clone().map(|row| row.thread.map(id)).collect())),
+        ("time", long(|row| row.slice.start)),
+        ("duration", long(|row| row.slice.end - row.slice.start)),
+        ("state", Column::Text(states.collect())),
+        ("context", Column::OptionalInt(contexts.collect())),
+        ("sampled", long(|row| row.slice.sampled)),
+    ]
+}
+
+impl ColumnFiles<'_> {
+    /// Writes the slices of a run, which `each` hands out one after the other.
+    pub fn write_trace(
+        &self,
+        run: usize,
+        each: impl FnOnce(&mut dyn FnMut(&Row) -> Result<()>) -> Result<()>,
+    ) -> Result<()> {
+        let mut properties = WriterProperties::builder();
+        for name in ["time", "duration"] {
+            properties = properties
+                .set_column_dictionary_enabled(ColumnPath::from(name), false)
+                .set_column_encoding(ColumnPath::from(name), Encoding::DELTA_BINARY_PACKED);
+        }
+        let path = self.folder(schema::TRACES, run).join(schema::TRACE_FILE);
+        let mut table = ColumnFile::create(path, &columns(&[]), properties)?;
+        let mut rows: Vec<Row> = Vec::new();
+        each(&mut |row| {
+            rows.push(*row);
+            if rows.len() == ROWS {
+                table.write(&mut columns(&rows))?;
+                rows.clear();
+            }
+            Ok(())
+        })?;
+        table.write(&mut columns(&rows))?;
+        self.close(table)
+    }
+}

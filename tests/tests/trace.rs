@@ -1,0 +1,95 @@
+//! `--trace`: what each thread did when agrees with its profile, up to a kill, in bounded space.
+
+use hpc_formats::profile::{Profile, Record, profiles};
+use hpc_formats::trace::{BLOCK_SIZE, Block, Event, State, Trace};
+use hpcrun_tests::run::{Run, Spec};
+use hpcrun_tests::tools::exclusive_cores;
+use std::collections::BTreeMap;
+
+/// Periods by process image, thread and record.
+type Periods = BTreeMap<(u64, u32, u32), u64>;
+
+fn read(run: &Run, extension: &str) -> Vec<Vec<u8>> {
+    run.files(extension).iter().map(|path| std::fs::read(path).expect("readable")).collect()
+}
+
+fn of_profiles(run: &Run) -> Periods {
+    let mut sums = Periods::new();
+    for bytes in read(run, "hpcprofile") {
+        for bytes in profiles(&bytes) {
+            let profile = Profile::parse(bytes).expect("a profile");
+            let header = &profile.header;
+            for record in (0..profile.len()).filter_map(|index| profile.record(index)) {
+                if let Record::Metric { owner, group: 0, values: [_, periods, _] } = record {
+                    *sums.entry((header.image, header.thread, owner)).or_default() += periods;
+                }
+            }
+        }
+    }
+    sums.retain(|_, periods| *periods > 0);
+    sums
+}
+
+/// Also checks each trace: it is whole, and each thread's times go on.
+fn of_traces(run: &Run) -> (Periods, u64) {
+    let (mut sums, mut lost) = (Periods::new(), 0);
+    for bytes in read(run, "hpctrace") {
+        let trace = Trace::parse(&bytes).expect("a trace");
+        assert_eq!((trace.damaged, trace.replaced), (0, 0));
+        lost += trace.lost;
+        for blocks in trace.blocks.chunk_by(|a, b| a.thread == b.thread) {
+            let mut last = trace.image;
+            for event in blocks.iter().flat_map(Block::events) {
+                let (time, event) = event.expect("an event");
+                assert!(time >= last, "{time} after {last}");
+                last = time;
+                if let Event::Sample { state: State::Works, weight, context } = event {
+                    *sums.entry((trace.image, blocks[0].thread, context)).or_default() += weight;
+                }
+            }
+        }
+    }
+    (sums, lost)
+}
+
+#[test]
+fn the_samples_of_a_trace_are_those_of_the_profile() {
+    let _cores = exclusive_cores();
+    for way in ["workers-left", "fork", "exec", "segv", "abort"] {
+        let name = format!("trace-{way}");
+        let run = Spec::fixture(&name, "lifecycle").arguments(&[way, "200"]).rate(1000).trace("4M").run();
+        let (profile, (trace, lost)) = (of_profiles(&run), of_traces(&run));
+        assert!(!profile.is_empty(), "{way}: {}", run.stderr());
+        match lost {
+            0 => assert_eq!(trace, profile, "{way}"),
+            _ => assert!(trace.iter().all(|(key, periods)| periods <= &profile[key]), "{way}"),
+        }
+        let processes = run.processes().len();
+        assert_eq!(run.files("hpctrace").len(), processes, "{way}: one for each image");
+        // What a trace says of a context, the database knows.
+        let database = run.database();
+        assert!(database.path.join("trace").is_dir(), "{way}");
+        database.top_down();
+    }
+}
+
+#[test]
+fn a_full_trace_keeps_the_newest() {
+    let _cores = exclusive_cores();
+    const NAPS: &str = "import time\nfor i in range(20000): time.sleep(0.00002)";
+    let run = Spec::new("trace-ring", "/usr/bin/python3").arguments(&["-c", NAPS]).trace("64K").succeed();
+    let file = read(&run, "hpctrace").remove(0);
+    assert_eq!(file.len(), 64 << 10);
+    let trace = Trace::parse(&file).expect("a trace");
+    assert!(trace.replaced > 0 && trace.damaged == 0, "{} blocks replaced", trace.replaced);
+    // Of one thread the blocks are the last ones, without a gap.
+    let sequences: Vec<u64> = trace.blocks.iter().map(|block| block.sequence).collect();
+    let last = sequences.last().copied().expect("a block");
+    let blocks = (file.len() / BLOCK_SIZE - 1) as u64;
+    assert_eq!(sequences, (last + 1 - blocks..=last).collect::<Vec<_>>());
+    let events = trace.blocks.iter().flat_map(Block::events).flatten();
+    let waits = events.filter(|(_, event)| *event == Event::Change(State::Waits)).count();
+    assert!(waits > 1000, "{waits} waits");
+    let output = run.database().output;
+    assert!(String::from_utf8_lossy(&output.stderr).contains("since it was full"));
+}
