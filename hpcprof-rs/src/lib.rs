@@ -54,4 +54,5 @@ pub mod sinks;
 pub mod sources;
 pub mod sweep;
 pub mod table;
+pub mod timeline;
 pub mod views;

@@ -158,3 +158,114 @@ fn what_a_trace_lacks_is_said() {
     let refused = warnings(&|bytes| bytes[0] = 0);
     assert!(refused.contains("not a trace: wrong first bytes"), "{refused}");
 }
+
+/// The fields of a message by number: numbers, or the bytes of a text or message.
+fn fields(mut bytes: &[u8]) -> Vec<(u64, u64, &[u8])> {
+    let number = |bytes: &mut &[u8]| {
+        let mut value = 0;
+        for shift in (0..).step_by(7) {
+            let (byte, rest) = bytes.split_first().expect("a varint");
+            *bytes = rest;
+            value |= u64::from(byte & 0x7f) << shift;
+            if *byte < 0x80 {
+                break;
+            }
+        }
+        value
+    };
+    let mut found = Vec::new();
+    while !bytes.is_empty() {
+        let (tag, value) = (number(&mut bytes), number(&mut bytes));
+        match tag & 7 {
+            0 => found.push((tag >> 3, value, &[][..])),
+            2 => {
+                let (inner, rest) = bytes.split_at(value as usize);
+                found.push((tag >> 3, value, inner));
+                bytes = rest;
+            }
+            other => panic!("wire type {other}"),
+        }
+    }
+    found
+}
+
+fn field<'a>(message: &[(u64, u64, &'a [u8])], number: u64) -> Option<(u64, &'a [u8])> {
+    message.iter().find(|f| f.0 == number).map(|f| (f.1, f.2))
+}
+
+/// Perfetto's packets, read by another reader than wrote them: the states' times are those of the database,
+/// all slices end, and the counters end at zero.
+#[test]
+fn perfetto_has_the_states_times_of_the_database() {
+    let mut run = random::run(7, 3, 60);
+    run.trace = Some(traced(&run, &mut Rng::with_seed(7)));
+    let database = database(&run);
+    let temp = TempDir::new();
+    let file = temp.join("trace.pftrace");
+    tool(&[
+        "export",
+        database.to_str().expect("text"),
+        "--format",
+        "perfetto",
+        "-o",
+        file.to_str().expect("text"),
+    ])
+    .expect("an export");
+    let bytes = std::fs::read(&file).expect("a file");
+    let mut names: BTreeMap<u64, String> = BTreeMap::new();
+    let mut open: BTreeMap<u64, Vec<(u64, u64)>> = BTreeMap::new();
+    let mut times: BTreeMap<String, i64> = BTreeMap::new();
+    let mut counters: BTreeMap<u64, (i64, i64)> = BTreeMap::new();
+    let mut states: Vec<u64> = Vec::new();
+    for (number, _, packet) in fields(&bytes) {
+        assert_eq!(number, 1);
+        let packet = fields(packet);
+        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("text");
+        if let Some((_, data)) = field(&packet, 12) {
+            for (_, _, name) in fields(data) {
+                let name = fields(name);
+                names.insert(field(&name, 1).expect("an id").0, text(field(&name, 2).expect("a name").1));
+            }
+        }
+        if let Some((_, track)) = field(&packet, 60) {
+            let track = fields(track);
+            if field(&track, 2).is_some_and(|(_, name)| name == b"state") {
+                states.push(field(&track, 1).expect("an id").0);
+            }
+        }
+        let Some((_, event)) = field(&packet, 11) else { continue };
+        let (event, time) = (fields(event), field(&packet, 8).expect("a time").0);
+        let (kind, track) = (field(&event, 9).expect("a kind").0, field(&event, 11).expect("a track").0);
+        match kind {
+            1 => open.entry(track).or_default().push((time, field(&event, 10).expect("a name").0)),
+            2 => {
+                let (begin, name) = open.get_mut(&track).and_then(Vec::pop).expect("an open slice");
+                if states.contains(&track) {
+                    *times.entry(names[&name].clone()).or_default() += (time - begin) as i64;
+                }
+            }
+            _ => {
+                let value = field(&event, 30).map_or(0, |(value, _)| value as i64);
+                let known = counters.entry(track).or_default();
+                *known = (value, known.1.max(value));
+            }
+        }
+    }
+    assert!(open.values().all(Vec::is_empty) && open.len() == 6, "stacks and states of three threads");
+    let mut expected: BTreeMap<String, i64> = BTreeMap::new();
+    for slice in slices(&database) {
+        let state = slice.state.map_or("unseen", State::name);
+        *expected.entry(state.to_owned()).or_default() += slice.duration;
+    }
+    assert_eq!(times, expected);
+    assert!(counters.values().all(|(last, _)| *last == 0), "{counters:?}");
+    assert_eq!(counters[&(1 << 63)].1, 3, "three threads work at a time");
+}
+
+#[test]
+fn perfetto_needs_a_trace() {
+    let database = database(&random::run(1, 1, 10));
+    let line = ["export", database.to_str().expect("text"), "--format", "perfetto", "-o", "-"];
+    let error = tool(&line).expect_err("no trace");
+    assert!(error.contains("hpcrun-rs --trace PROGRAM"), "{error}");
+}

@@ -37,13 +37,14 @@ const CORE: [&str; 14] = [
 ];
 
 /// Inside `hpcprof-rs`: room, and those of the rooms that it may use.
-const PROF: [(&str, &[&str]); 15] = [
+const PROF: [(&str, &[&str]); 16] = [
     ("page", &["exports", "views", "catalogue", "model", "sources"]),
     ("sweep", &["advice", "render", "views", "catalogue"]),
     ("checks", &["advice", "views", "catalogue", "metrics"]),
     ("advice", &["render", "views", "catalogue", "model", "schema"]),
     ("regions", &["render", "catalogue", "model"]),
-    ("exports", &["render", "views", "catalogue", "metrics", "model"]),
+    ("exports", &["timeline", "render", "views", "catalogue", "metrics", "model"]),
+    ("timeline", &["render", "views", "catalogue", "model"]),
     ("render", &["views", "catalogue", "metrics", "model"]),
     ("views", &["catalogue", "metrics", "model"]),
     ("catalogue", &["metrics", "model", "schema"]),

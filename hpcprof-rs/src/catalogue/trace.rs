@@ -9,6 +9,7 @@ use hpc_formats::trace::State;
 use parquet::data_type::{ByteArrayType, Int32Type, Int64Type};
 use parquet::errors::{ParquetError, Result as ParquetResult};
 use parquet::file::reader::FileReader;
+use std::collections::BTreeMap;
 
 /// What a thread did for a while. Times are nanoseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -17,7 +18,7 @@ pub struct Slice {
     pub owner: (i64, u32),
     /// The thread's position, if it has a profile.
     pub thread: Option<u32>,
-    /// Since the run's start.
+    /// Since the first run's start, by the wall clocks of the hosts.
     pub start: i64,
     pub duration: i64,
     /// `None`: not known.
@@ -28,6 +29,13 @@ pub struct Slice {
     pub sampled: i64,
 }
 
+impl Slice {
+    /// When it ends.
+    pub fn end(&self) -> i64 {
+        self.start.saturating_add(self.duration)
+    }
+}
+
 impl Catalogue {
     /// Whether a trace was kept.
     pub fn is_traced(&self) -> Result<bool> {
@@ -36,6 +44,17 @@ impl Catalogue {
 
     /// Calls `add` with each slice, one thread after the other.
     pub fn each_slice(&self, mut add: impl FnMut(Slice)) -> Result<()> {
+        let starts: BTreeMap<i64, i64> = self.query(|connection| {
+            let sql = "SELECT p.id, r.start_ns - (SELECT MIN(start_ns) FROM run)
+                FROM process p JOIN run r ON r.id = p.run";
+            let mut query = connection.prepare(sql)?;
+            let rows = query.query_map([], |row| row.try_into())?;
+            rows.collect()
+        })?;
+        let mut add = |slice: Slice| {
+            let start = starts.get(&slice.owner.0).copied().unwrap_or(0);
+            add(Slice { start: slice.start.saturating_add(start), ..slice });
+        };
         for file in self.files(schema::TRACES, schema::TRACE_FILE)? {
             read(&file, &mut add).map_err(|e| self.unreadable(schema::TRACES, &e.to_string()))?;
         }
@@ -80,7 +99,7 @@ fn read(file: &DataFile, add: &mut impl FnMut(Slice)) -> ParquetResult<()> {
                 context: context.map(|id| index(*id)).transpose()?,
                 sampled: sampled.values[row],
             };
-            if slice.duration < 0 || slice.start.checked_add(slice.duration).is_none() {
+            if slice.duration < 0 || slice.start < 0 {
                 return Err(wrong());
             }
             add(slice);

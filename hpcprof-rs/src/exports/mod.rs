@@ -7,16 +7,18 @@ mod firefox;
 mod flamegraph;
 mod folded;
 mod parquet;
+mod perfetto;
 mod pprof;
 mod speedscope;
 pub mod stacks;
 pub(crate) mod target;
 
-use crate::catalogue::Catalogue;
 use crate::catalogue::metrics::{MetricSelector, WORK};
+use crate::catalogue::{Catalogue, Projection};
 use crate::error::{Error, Result};
 use crate::exports::stacks::Stacks;
 use crate::render::numbers::percentage;
+use crate::timeline::Timeline;
 use crate::views::fold::FoldOptions;
 use clap::{Args, ValueEnum};
 use std::io::Write;
@@ -37,6 +39,8 @@ pub enum Format {
     Firefox,
     /// For KCachegrind and callgrind_annotate: one event for each metric
     Callgrind,
+    /// For ui.perfetto.dev, of a run with --trace: what each thread did when, and how many worked where
+    Perfetto,
     /// One table of all contexts, for DuckDB, ClickHouse, pandas: two columns for each metric
     Parquet,
 }
@@ -101,6 +105,15 @@ pub fn export(catalogue: &Catalogue, request: &Request, out: &mut dyn Write) -> 
             )));
         }
     }
+    if format == Format::Perfetto {
+        if request.fold.projection == Projection::Physical {
+            let problem = "Perfetto is shown the logical contexts: leave --projection physical out";
+            return Err(Error::Usage(problem.to_owned()));
+        }
+        let slices = perfetto::slices(catalogue)?;
+        let mut timeline = Timeline::read(catalogue, request.fold)?;
+        return target::write(&request.output, out, |out| perfetto::write(&mut timeline, &slices, out));
+    }
     let stacks = Stacks::read(
         catalogue,
         FoldOptions {
@@ -130,6 +143,7 @@ pub fn export(catalogue: &Catalogue, request: &Request, out: &mut dyn Write) -> 
         Format::Firefox => firefox::write(&stacks, out),
         Format::Callgrind => callgrind::write(&stacks, out),
         Format::Parquet => parquet::write(&stacks, out),
+        Format::Perfetto => unreachable!("it has no stacks, and was written above"),
     })
 }
 

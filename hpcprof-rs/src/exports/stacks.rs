@@ -287,7 +287,7 @@ fn check(tree: &Tree, path: &Path) -> Result<()> {
 }
 
 /// On one line, without what steers a terminal and what no text file may hold.
-fn clean(text: &str) -> String {
+pub(super) fn clean(text: &str) -> String {
     one_line(text).replace(['\u{fffe}', '\u{ffff}'], "\u{fffd}")
 }
 
