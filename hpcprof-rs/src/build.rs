@@ -1,5 +1,9 @@
 //! Builds a database: wires sources, passes and sinks by plain calls.
 
+use crate::advice::efficiency::Thresholds;
+use crate::advice::findings::findings;
+use crate::advice::first_screen::stored_view;
+use crate::catalogue;
 use crate::cli::BuildArgs;
 use crate::error::{Result, one_line};
 use crate::model::code::SplitCounts;
@@ -21,7 +25,7 @@ use crate::passes::parallel_loops::{names, openmp};
 use crate::passes::traces::Named;
 use crate::passes::{code, critical_path, load_map, missing, runs, summarise};
 use crate::sinks::columns::{ColumnFiles, Own, Projection};
-use crate::sinks::database::Catalogue;
+use crate::sinks::database::{self, Catalogue};
 use crate::sinks::scopes::Scopes;
 use crate::sinks::staged_directory::StagedDirectory;
 use crate::sources::analyser::Analyser;
@@ -94,6 +98,11 @@ pub fn build(inputs: &[PathBuf], args: &BuildArgs, warnings: &mut Warnings) -> R
     let sites: Vec<Site> = sites.flat_map(|(p, frames)| process_sites(p, frames, &symbols)).collect();
     let known = (&symbols, &*sites, &*others);
     write(&measurements, experiment, merged, known, warnings, (threads, &directory))?;
+    let thresholds = Thresholds { idleness: args.idleness_threshold, overhead: args.overhead_threshold };
+    let catalogue = catalogue::Catalogue::open(directory.path())?;
+    let advice = findings(&stored_view(&catalogue)?, &catalogue, thresholds)?;
+    drop(catalogue);
+    database::add_advice(&directory, &advice)?;
     directory.publish()
 }
 

@@ -6,6 +6,7 @@ use crate::advice::critical_path::remarks;
 use crate::advice::efficiency::Thresholds;
 use crate::advice::first_screen;
 use crate::advice::headline::headline;
+use crate::advice::quality;
 use crate::build::build;
 use crate::catalogue::metrics::{MetricSelector, WORK};
 use crate::catalogue::{Catalogue, Projection};
@@ -18,6 +19,7 @@ use crate::cli::{
 use crate::error::{Error, Result};
 use crate::exports;
 use crate::metrics::expression::Expression;
+use crate::model::advice::tested;
 use crate::model::critical_path::Procedure;
 use crate::model::metrics::Metric;
 use crate::model::tree::Tree;
@@ -186,7 +188,10 @@ fn threads(args: &ThreadsArgs, style: Style, out: &mut impl Write) -> Result<()>
 fn diff(args: &DiffArgs, style: Style, out: &mut impl Write) -> Result<()> {
     let databases = [Catalogue::open(&args.a)?, Catalogue::open(&args.b)?];
     let databases = databases.each_ref();
-    let comparison = Comparison { diff: &views::diff::diff(databases, args.threshold)?, databases };
+    let advice = tested(databases[0].advice()?, &databases[1].advice()?);
+    let walls = databases.map(|of| quality::wall_of_run(&of.statistics));
+    let diff = views::diff::diff(databases, args.threshold)?;
+    let comparison = Comparison { diff: &diff, databases, walls, advice: &advice };
     let metric = METRICS.iter().position(|name| *name == args.metric).unwrap_or(0);
     match args.format {
         TableFormat::Text => comparison.text(metric, args.rows, style, out),

@@ -8,7 +8,7 @@ use crate::model::metrics::{IDLENESS, OVERHEAD, WORK};
 /// `PRAGMA application_id`: "HPCR".
 pub const APPLICATION_ID: i64 = 0x4850_4352;
 /// `PRAGMA user_version`.
-pub const VERSION: i64 = 9;
+pub const VERSION: i64 = 10;
 /// The catalogue within a database directory.
 pub const FILE_NAME: &str = "database.sqlite";
 /// Folder of what is known of each run, as Parquet.
@@ -104,6 +104,7 @@ CREATE TABLE unprofiled(
 CREATE TABLE critical_path(
     process INTEGER PRIMARY KEY REFERENCES process, span_ns INTEGER NOT NULL, path TEXT NOT NULL);
 CREATE TABLE statistics(json TEXT NOT NULL);
+CREATE TABLE advice(json TEXT NOT NULL);
 CREATE TABLE note(id INTEGER PRIMARY KEY, text TEXT NOT NULL);
 ";
 

@@ -33,6 +33,9 @@ fn what_one_thread_does_while_the_others_wait_comes_first() {
     // Half a second in which the other core idles: on both it takes half of that.
     p.sample(&[main, tail], 100, 1.0);
     is(&first(&p), "serial", "tail", 0.25);
+    // Alone for half a second: half of what two cores would gain, but for the error of 100 samples.
+    let least = advice(&p)[0]["least"].as_f64().expect("a sure gain");
+    assert!((0.05..0.125).contains(&least), "{least}");
     has(&p.database().screen, "tail: one thread works while 1 of 2 cores idle");
 }
 
@@ -44,6 +47,7 @@ fn one_thread_with_most_of_the_work_is_imbalance() {
     p.sample_by(2, &[main, solve], 120, 1.0);
     let found = first(&p);
     is(&found, "imbalance", "solve", 0.3);
+    assert!(advice(&p)[0]["least"].as_f64().expect("a sure gain") < 0.15);
     has(advice(&p)[0]["text"].as_str().expect("text"), "one thread has 69 % of the work");
 }
 
@@ -56,6 +60,7 @@ fn threads_that_take_turns_wait_for_a_lock() {
         p.sample_by(thread, &[main, update], 20, 0.0);
     }
     is(&first(&p), "turn-taking", "update", 0.4);
+    assert_eq!(advice(&p)[0]["least"], Value::Null, "a lock may be needed");
     has(advice(&p)[0]["text"].as_str().expect("text"), LOCK_WAIT);
 }
 
@@ -71,6 +76,9 @@ fn more_threads_than_cores_compete() {
     let found = first(&p);
     is(&found, "oversubscription", "", 0.0);
     has(advice(&p)[0]["text"].as_str().expect("text"), "8 threads compete for the 2 cores");
+    lacks(&advice(&p)[0].to_string(), "OMP_WAIT_POLICY");
+    p.run.threads[3].idle = 100;
+    has(&advice(&p)[0].to_string(), "OMP_WAIT_POLICY");
     // Threads that hardly work are none of them.
     let mut p = Program::new();
     let [main, simulate] = ["main", "simulate"].map(|name| p.own(name));
@@ -102,4 +110,27 @@ fn nothing_is_advised_without_callers() {
     thread.sample(node, 150, 0.0);
     let text = on(&p.database(), "advise").expect("advice");
     has(&text, "no advice: fewer than 80 % of the samples are rooted");
+}
+
+#[test]
+fn a_comparison_has_what_was_predicted_beside_what_was_gained() {
+    let program = |tail: u64, idle: f64, end: u64| {
+        let mut p = Program::new();
+        let [main, solve, last] = ["main", "solve", "tail"].map(|name| p.own(name));
+        p.sample(&[main, solve], 100, 0.0).sample_by(2, &[main, solve], 100, 0.0);
+        p.sample(&[main, last], tail, idle);
+        p.ends(end);
+        p.database()
+    };
+    // The tail of half a second runs on both cores.
+    let (old, new) = (program(100, 1.0, 1000), program(50, 0.0, 750));
+    let found: Value =
+        serde_json::from_str(&tool(&["diff", text(&old), text(&new), "--format", "json"]).expect("JSON"))
+            .expect("JSON");
+    assert_eq!(found["walls"], serde_json::json!([1.0, 0.75]));
+    let tail = &found["advice"][0];
+    assert_eq!((&tail["cause"], &tail["name"]), (&"serial".into(), &"tail".into()));
+    assert_eq!((&tail["most"], &tail["left"]), (&0.25.into(), &0.0.into()));
+    let shown = tool(&["diff", text(&old), text(&new)]).expect("a comparison");
+    has(&shown, "a run takes 1.000 s in a and 0.750 s in b, which gains 0.250 s");
 }

@@ -103,7 +103,7 @@ impl Program {
     }
 
     /// Until when the run lasted, in milliseconds from its start.
-    fn ends(&mut self, ms: u64) {
+    pub(crate) fn ends(&mut self, ms: u64) {
         self.run.end.as_mut().expect("an end").monotonic_ns = IMAGE + ms * MS;
     }
 }

@@ -1,11 +1,9 @@
 //! `hpcprof-rs advise`: prints what is worth doing, as text and as JSON (FORMATS.md).
 
-use crate::advice::efficiency::Thresholds;
-use crate::advice::findings::{Finding, findings};
-use crate::advice::first_screen::stored_view;
 use crate::advice::quality;
 use crate::catalogue::Catalogue;
 use crate::error::{Error, Result, one_line};
+use crate::model::advice::{Advice, Finding};
 use crate::render::names;
 use crate::render::numbers::seconds;
 use crate::render::style::Style;
@@ -25,7 +23,8 @@ impl Finding {
         };
         let gain = self.most.map_or(String::new(), |(most, error)| {
             let [most, error] = [most, error].map(|time| seconds(time.round() as i64));
-            format!("; gains at most {most} s ±{error}")
+            let surely = self.least.map(|least| format!(", surely {} s", seconds(least.round() as i64)));
+            format!("; gains at most {most} s ±{error}{}", surely.unwrap_or_default())
         });
         one_line(&format!("{about}{}{gain}", self.text))
     }
@@ -33,15 +32,15 @@ impl Finding {
     fn object(&self) -> Value {
         let [most, error] = [0, 1].map(|at| self.most.map(|of| [of.0, of.1][at] / 1e9));
         json!({
-            "cause": self.cause.name(), "name": self.name, "place": self.place, "text": self.text,
-            "most": most, "error": error,
+            "cause": self.cause, "name": self.name, "place": self.place, "text": self.text,
+            "most": most, "error": error, "least": self.least.map(|least| least / 1e9),
         })
     }
 }
 
 /// Prints the advice of a database.
 pub fn print(catalogue: &Catalogue, is_json: bool, style: Style, out: &mut impl Write) -> Result<()> {
-    let found = findings(&stored_view(catalogue)?, catalogue, Thresholds::default())?;
+    let found = catalogue.advice()?;
     match is_json {
         true => writeln!(out, "{}", object(catalogue, &found)),
         false => text(catalogue, &found, style, out),
@@ -49,9 +48,7 @@ pub fn print(catalogue: &Catalogue, is_json: bool, style: Style, out: &mut impl 
     .map_err(Error::output)
 }
 
-type Found = std::result::Result<Vec<Finding>, String>;
-
-fn object(catalogue: &Catalogue, found: &Found) -> Value {
+fn object(catalogue: &Catalogue, found: &Advice) -> Value {
     let run = &catalogue.statistics;
     let wall = quality::wall_of_run(run) / 1e9;
     let advice: Vec<Value> = found.iter().flatten().map(Finding::object).collect();
@@ -61,7 +58,7 @@ fn object(catalogue: &Catalogue, found: &Found) -> Value {
     })
 }
 
-fn text(catalogue: &Catalogue, found: &Found, style: Style, out: &mut impl Write) -> io::Result<()> {
+fn text(catalogue: &Catalogue, found: &Advice, style: Style, out: &mut impl Write) -> io::Result<()> {
     let run = &catalogue.statistics;
     let wall = seconds(quality::wall_of_run(run) as i64);
     let title = format!("{}: a run takes {wall} s on {} cores", one_line(&run.program), run.cores);

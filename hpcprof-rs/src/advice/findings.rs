@@ -11,6 +11,7 @@ use crate::advice::rows::{Row, rows};
 use crate::catalogue::Catalogue;
 use crate::catalogue::metrics::{IDLENESS, MetricSelector, OVERHEAD, WORK, busy, effort};
 use crate::error::{Result, one_line};
+use crate::model::advice::{Advice, Cause, Finding};
 use crate::model::code::{Code, ParallelLoop};
 use crate::model::metrics::CATEGORY_PREFIX;
 use crate::model::tree::Label;
@@ -18,9 +19,10 @@ use crate::render::numbers::{duration, grouped, percent, seconds};
 use crate::views::prune::Limits;
 use crate::views::top_down;
 use crate::views::view::View;
-use hpc_formats::profile::{LOCK_WAIT, STANDSTILL};
+use hpc_formats::profile::{LOCK_WAIT, MPI_WAIT, STANDSTILL};
 use hpc_formats::structure::Origin;
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 
 /// Contexts below this share of a metric are not read, percent.
 const LEAST_PART: f64 = 5.0;
@@ -36,74 +38,15 @@ const GOOD_TASK_NS: i64 = 16_000;
 const TASK_COST_NS: [i64; 2] = [250, 500];
 /// Less of the wall time is not worth advice.
 const LEAST_GAIN: f64 = 0.02;
+/// Of the gain that a context's own time allows, what is surely gained, whatever a change costs.
+const EFFICIENCY: f64 = 0.5;
+/// With this share of the CPU time, spinning waits matter.
+const SPINNING: f64 = 0.1;
 /// A thread works if it has this share of what a core could do, at least.
 const LEAST_WORKER: i64 = 8;
 
-/// What limits a context.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Cause {
-    /// One thread works.
-    Serial,
-    /// Of several threads one works at a time.
-    TurnTaking,
-    /// Some threads have more work than others.
-    Imbalance,
-    /// Fewer threads work than there are cores.
-    LowParallelism,
-    /// Tasks are too small for what they cost.
-    SmallTasks,
-    /// The runtime, locks or the like.
-    Overhead,
-    /// A thread waits without sleeping.
-    Spinning,
-    /// More threads work than there are cores.
-    Oversubscription,
-    /// Nobody works.
-    Waiting,
-    /// Nothing but its own work.
-    Work,
-}
-
-impl Cause {
-    /// Its name in JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            Cause::Serial => "serial",
-            Cause::TurnTaking => "turn-taking",
-            Cause::Imbalance => "imbalance",
-            Cause::LowParallelism => "low-parallelism",
-            Cause::SmallTasks => "small-tasks",
-            Cause::Overhead => "overhead",
-            Cause::Spinning => "spinning",
-            Cause::Oversubscription => "oversubscription",
-            Cause::Waiting => "waiting",
-            Cause::Work => "work",
-        }
-    }
-}
-
-/// One thing to do.
-#[derive(Clone, PartialEq, Debug)]
-pub struct Finding {
-    /// What limits it.
-    pub cause: Cause,
-    /// The context; empty: the program.
-    pub name: String,
-    /// Where it is; empty if unknown.
-    pub place: String,
-    /// What is wrong, and what to do.
-    pub text: String,
-    /// What a run could be shorter by at most, with the standard error, nanoseconds; `None` if that is not
-    /// known.
-    pub most: Option<(f64, f64)>,
-}
-
 /// What is worth doing, the most gain first, or why nothing can be said.
-pub fn findings(
-    view: &View,
-    catalogue: &Catalogue,
-    thresholds: Thresholds,
-) -> Result<std::result::Result<Vec<Finding>, String>> {
+pub fn findings(view: &View, catalogue: &Catalogue, thresholds: Thresholds) -> Result<Advice> {
     let run = &catalogue.statistics;
     if let Some(lack) = quality::lack(run) {
         return Ok(Err(lack));
@@ -135,6 +78,7 @@ pub fn findings(
     }
     let least = quality::wall_of_run(run) * LEAST_GAIN;
     all.retain(|of| of.most.is_none_or(|(most, _)| most >= least));
+    all.extend(finder.late_rank()?);
     all.sort_by_key(|of| Reverse(of.most.map_or(0, |(most, _)| most as i64)));
     if let Some(threads) = finder.oversubscribed()? {
         all.insert(0, threads);
@@ -153,7 +97,7 @@ struct Finder<'a> {
 
 impl Finder<'_> {
     fn of_program(&self, cause: Cause, text: String, most: Option<(f64, f64)>) -> Finding {
-        Finding { cause, name: String::new(), place: String::new(), text, most }
+        Finding { cause, name: String::new(), place: String::new(), text, most, least: None }
     }
 
     fn cores(&self) -> f64 {
@@ -198,12 +142,64 @@ impl Finder<'_> {
         if let Some(left) = self.catalogue.zeroed_span(label) {
             most = most.min((quality::wall_of_run(&self.catalogue.statistics) - left as f64).max(0.0));
         }
-        Some(self.about(row, cause, text, Some((most, error))))
+        let least = match cause {
+            // Tasks go to whoever is free, so that all cores have less to do.
+            Cause::SmallTasks if !is_idle => most - values[IDLENESS] as f64 / per,
+            Cause::Serial | Cause::Imbalance => self.alone(values) * (self.cores() - 1.0) / per,
+            _ => 0.0,
+        };
+        let least = Some(least * EFFICIENCY - 2.0 * error).filter(|least| *least > 0.0);
+        let finding = self.about(row, cause, text, Some((most, error)));
+        Some(Finding { least: least.map(|least| least.min(most)), ..finding })
+    }
+
+    /// The time of a context in which surely nothing runs beside it. Where two run, as many cores less idle.
+    fn alone(&self, values: &[i64]) -> f64 {
+        let (busy, n) = (busy(values) as f64, self.cores());
+        let idle = values[IDLENESS] as f64 / busy.max(1.0);
+        busy * ((2.0 * idle - n + 2.0) / n).clamp(0.0, 1.0)
+    }
+
+    /// A process that waits less in calls of MPI than the others of its run do.
+    fn late_rank(&self) -> Result<Option<Finding>> {
+        let Some(metric) = self.catalogue.metrics.iter().position(|m| m.name == MPI_WAIT) else {
+            return Ok(None);
+        };
+        let threads = self.catalogue.threads()?;
+        let mut waits: BTreeMap<(&str, i64), (u32, i64)> = BTreeMap::new();
+        for thread in &threads {
+            let of = waits.entry((&thread.run, thread.process)).or_insert((thread.pid, 0));
+            of.1 = of.1.saturating_add(thread.values[metric]);
+        }
+        let waits: Vec<(u32, i64)> = waits.into_values().collect();
+        let Some((mean, pid, least)) = last_rank(&waits) else { return Ok(None) };
+        let text = format!(
+            "ranks wait in MPI for {} s on average, and process {pid} for {} s: others wait for it, so give \
+             it less work (`threads --metric work`)",
+            seconds(mean),
+            seconds(least)
+        );
+        // If all have the same work, nobody waits any more.
+        Ok(Some(self.of_program(Cause::LateRank, text, Some((mean as f64, 0.0)))))
+    }
+
+    /// A parallel construct of one pool that runs within that of another.
+    fn nested(&self) -> Option<String> {
+        let code = &self.catalogue.code;
+        let name = |node: u32| self.view.node(node).label.parallel_loop(code);
+        let nodes = (0..self.view.nodes.len() as u32).filter_map(|node| {
+            let inner = name(node)?;
+            let outer = self.loop_around(self.view.node(node).parent?)?;
+            are_pools(&inner.name, &outer.name)
+                .then(|| (effort(self.view.inclusive.of(node)), Reverse(node), inner, outer))
+        });
+        let (.., inner, outer) = nodes.max_by_key(|(effort, node, ..)| (*effort, *node))?;
+        Some(format!("; {} runs within {}: let one of both be parallel", inner.name, outer.name))
     }
 
     fn about(&self, row: &Row, cause: Cause, text: String, most: Option<(f64, f64)>) -> Finding {
         let place = row.place(self.view, &self.catalogue.code);
-        Finding { cause, name: row.called(), place, text, most }
+        Finding { cause, name: row.called(), place, text, most, least: None }
     }
 
     /// Why cores are idle while a row works.
@@ -302,10 +298,16 @@ impl Finder<'_> {
         }
         let text = format!(
             "{workers} threads compete for the {} cores that the program may use (affinity and quota \
-             included) and waited {} s for one: start {} in all, in all pools together",
+             included) and waited {} s for one: start {} in all, in all pools together{}{}",
             run.cores,
             seconds(run.competition_ns()),
-            run.cores
+            run.cores,
+            self.nested().unwrap_or_default(),
+            match run.spinning_ns as f64 >= run.cpu_ns as f64 * SPINNING {
+                true =>
+                    "; until then idle ones spin on cores that others need (OpenMP: OMP_WAIT_POLICY=passive)",
+                false => "",
+            }
         );
         Ok(Some(self.of_program(Cause::Oversubscription, text, None)))
     }
@@ -347,6 +349,22 @@ fn small_tasks(of: &ParallelLoop) -> Option<(i64, String)> {
     Some((hidden, format!("{} tasks of {}: {how}", grouped(tasks), duration(mean))))
 }
 
+/// The mean of what ranks wait, and which one waits less than half of that, and how long.
+fn last_rank(waits: &[(u32, i64)]) -> Option<(i64, u32, i64)> {
+    let all = waits.iter().fold(0, |sum: i64, (_, wait)| sum.saturating_add(*wait));
+    let mean = all.checked_div(waits.len() as i64)?;
+    let (pid, least) = *waits.iter().min_by_key(|(_, wait)| *wait)?;
+    (least < mean / 2).then_some((mean, pid, least))
+}
+
+/// Whether a parallel construct within another one has a pool of its own: OpenMP's regions have, one pool of
+/// rayon serves all that is nested.
+fn are_pools(inner: &str, outer: &str) -> bool {
+    let [inner, outer] =
+        [inner, outer].map(|name| (name.starts_with("omp "), name.starts_with("omp parallel")));
+    (inner.1 || !inner.0) && (outer.1 || !outer.0) && (inner.0 || outer.0)
+}
+
 /// The total of a metric, if it was measured, and which of the user's procedures has most of it.
 pub fn mostly(catalogue: &Catalogue, metric: &str) -> Option<(i64, i64, String)> {
     let metric = catalogue.metrics.iter().position(|m| m.name == metric)?;
@@ -364,4 +382,27 @@ pub fn mostly(catalogue: &Catalogue, metric: &str) -> Option<(i64, i64, String)>
     let (most, ..) = held.clone().max()?;
     let (held, _, holder) = held.filter(|(held, ..)| *held == most).last()?;
     (held > 0).then(|| (total, held, one_line(&code.procedure(holder).name)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rank_that_hardly_waits_is_last() {
+        assert_eq!(last_rank(&[(7, 900), (8, 100), (9, 800)]), Some((600, 8, 100)));
+        assert_eq!(last_rank(&[(7, 900), (8, 500), (9, 800)]), None, "all wait for each other");
+        assert_eq!((last_rank(&[(7, 900)]), last_rank(&[])), (None, None));
+    }
+
+    #[test]
+    fn pools_that_run_within_others_are_told_from_tasks() {
+        let (region, task, loops) = ("omp parallel for", "omp task", "xs.par_iter().sum()");
+        for (inner, outer) in [(region, region), (region, loops), (loops, region)] {
+            assert!(are_pools(inner, outer), "{inner} in {outer}");
+        }
+        for (inner, outer) in [(task, region), (region, task), (loops, loops), (task, task)] {
+            assert!(!are_pools(inner, outer), "{inner} in {outer}");
+        }
+    }
 }

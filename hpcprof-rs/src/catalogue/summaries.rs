@@ -1,11 +1,20 @@
-//! Reads the views that a database has ready.
+//! Reads the views and the advice that a database has ready.
 
 use crate::catalogue::Catalogue;
 use crate::catalogue::sql::inconsistent;
 use crate::error::Result;
+use crate::model::advice::Advice;
 use crate::model::tree::Tree;
 
 impl Catalogue {
+    /// What is worth doing, as it was found when the database was built.
+    pub fn advice(&self) -> Result<Advice> {
+        self.query(|connection| {
+            let json: String = connection.query_row("SELECT json FROM advice", [], |row| row.get(0))?;
+            serde_json::from_str(&json).map_err(|_| inconsistent("advice.json"))
+        })
+    }
+
     /// The stored view with a name.
     pub fn summary(&self, view: &str) -> Result<Tree> {
         self.query(|connection| {

@@ -1,5 +1,6 @@
 //! Plain data that passes make, sinks write and the catalogue reads: names, code, contexts, metrics, runs.
 
+pub mod advice;
 pub mod code;
 pub mod contexts;
 pub mod critical_path;

@@ -3,6 +3,7 @@
 
 use crate::catalogue::Catalogue;
 use crate::error::one_line;
+use crate::model::advice::{Finding, Tested};
 use crate::model::tree::SourceLocation;
 use crate::render::csv::write_to;
 use crate::render::names;
@@ -28,6 +29,10 @@ const SIDES: [&str; 2] = ["a", "b"];
 pub struct Comparison<'a> {
     pub diff: &'a Diff,
     pub databases: [&'a Catalogue; 2],
+    /// What a run of each takes, nanoseconds.
+    pub walls: [f64; 2],
+    /// The advice for the first.
+    pub advice: &'a [Tested],
 }
 
 impl Comparison<'_> {
@@ -89,7 +94,27 @@ impl Comparison<'_> {
             }
             (_, more) => format!("{more} more: --rows has them"),
         };
-        table.remark(&line)
+        table.remark(&line)?;
+        self.tested(style, out)
+    }
+
+    /// What was predicted for the first database, beside what was gained.
+    fn tested(&self, style: Style, out: &mut impl Write) -> io::Result<()> {
+        if self.advice.is_empty() {
+            return Ok(());
+        }
+        let [a, b] = self.walls.map(|wall| seconds(whole(wall)));
+        let gain = seconds(whole(self.walls[0] - self.walls[1]));
+        writeln!(out, "\nthe advice for a; a run takes {a} s in a and {b} s in b, which gains {gain} s")?;
+        let columns = [("at most", 10), ("surely", 10), ("left in b", 10)];
+        let mut table = Table::begin(out, style, &columns, "gain in s")?;
+        let shown = |time: Option<f64>| time.map_or("-".to_owned(), |time| seconds(whole(time)));
+        for Tested { finding: of, left } in self.advice {
+            let cells = [of.most.map(|(most, _)| most), of.least, *left].map(shown);
+            let about = format!("{} {} {}", cause(of).trim_matches('"'), of.place, of.name);
+            table.named(cells, one_line(&about).trim(), LEAST_NAME)?;
+        }
+        Ok(())
     }
 
     /// The contexts whose difference is more than chance, below those around them, the largest first; each
@@ -178,6 +203,19 @@ impl Comparison<'_> {
             format!("{{{own},{},\"in\":\"{}\"}}", compared(&node.compared), is_in(node))
         };
         let procedures = self.diff.procedures.iter().filter(|node| !is_equal(node));
+        let tested = |Tested { finding: of, left }: &Tested| {
+            let [most, least, left] =
+                [of.most.map(|(most, _)| most), of.least, *left].map(|t| OrNull(t.map(exact)));
+            let cause = cause(of);
+            object(&[
+                ("cause", &cause),
+                ("name", &Text(&of.name)),
+                ("place", &Text(&of.place)),
+                ("most", &most),
+                ("least", &least),
+                ("left", &left),
+            ])
+        };
         let report = object(&[
             ("schema", &Text(SCHEMA)),
             ("unit", &Text("seconds")),
@@ -189,6 +227,8 @@ impl Comparison<'_> {
             ("totals", &map(totals)),
             ("nodes", &list(self.different().map(object_of))),
             ("procedures", &list(procedures.map(object_of))),
+            ("walls", &array(self.walls.map(exact))),
+            ("advice", &list(self.advice.iter().map(tested))),
         ]);
         writeln!(out, "{report}")
     }
@@ -224,6 +264,11 @@ impl Comparison<'_> {
             Ok(())
         })
     }
+}
+
+/// In quotes.
+fn cause(of: &Finding) -> String {
+    serde_json::to_string(&of.cause).unwrap_or_default()
 }
 
 fn is_equal(node: &Node) -> bool {

@@ -1,6 +1,7 @@
 //! Writes the catalogue of a database: names, runs, threads, and the folded tree with its values.
 
 use crate::error::{Error, Result};
+use crate::model::advice::Advice;
 use crate::model::code::{Code, ParallelLoop};
 use crate::model::critical_path;
 use crate::model::errors::Errors;
@@ -88,6 +89,18 @@ impl<'a> Catalogue<'a> {
         connection.execute_batch("COMMIT")?;
         self.connection.close().map_err(|(_, e)| e)
     }
+}
+
+/// Adds the advice to a database that is complete but for that, and not published.
+pub fn add_advice(directory: &StagedDirectory, advice: &Advice) -> Result<()> {
+    let add = || {
+        let connection = Connection::open(directory.path().join(schema::FILE_NAME))?;
+        connection.execute_batch("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF")?;
+        let json = serde_json::to_string(advice);
+        let json = json.map_err(|e| rusqlite::Error::ToSqlConversionFailure(e.into()))?;
+        connection.execute("INSERT INTO advice VALUES(?)", [json])
+    };
+    add().map(drop).map_err(|e| failed(directory, &e))
 }
 
 fn failed(directory: &StagedDirectory, error: &rusqlite::Error) -> Error {
