@@ -3,7 +3,7 @@
 //! The launcher asks before it starts a program, the preloaded library before a profiled process starts
 //! another. Only headers and the table of dynamic names are read. A file that cannot be read has no obstacle.
 
-use object::read::elf::{FileHeader, ProgramHeader, SectionHeader};
+use object::read::elf::{Dyn, FileHeader, ProgramHeader, SectionHeader};
 use object::{Endianness, ReadCache, ReadRef, elf};
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -32,7 +32,8 @@ pub enum Obstacle {
     Machine,
     /// Linked with musl.
     Musl,
-    /// Linked with another C library than glibc.
+    /// Linked with no glibc, so nothing initialises the one that the sampler's library brings: another C
+    /// library, or none (assembly, Go without cgo).
     Library,
     /// Built with the sanitizer of this name.
     Sanitizer(&'static str),
@@ -60,7 +61,8 @@ impl Obstacle {
             }
             Obstacle::Privileged => "profile a copy without that bit",
             Obstacle::Class | Obstacle::Machine => "build it for x86_64",
-            Obstacle::Musl | Obstacle::Library => "build it for glibc (for Rust: a -gnu target)",
+            Obstacle::Musl => "build it for glibc (for Rust: a -gnu target)",
+            Obstacle::Library => "build it for glibc (Go: with CGO_ENABLED=1 and a package that uses cgo)",
             Obstacle::Sanitizer(_) => "profile a build without -fsanitize (for Rust: -Zsanitizer)",
         }
     }
@@ -159,9 +161,9 @@ fn of_elf<'d, R: ReadRef<'d>>(bytes: R) -> Option<Obstacle> {
     if header.e_machine(endian) != elf::EM_X86_64 {
         return Some(Obstacle::Machine);
     }
-    let mut segments = header.program_headers(endian, bytes).ok()?.iter();
-    let interpreter = segments.find_map(|s| s.interpreter(endian, bytes).ok()?);
-    let names = Names::of(header, endian, bytes, elf::SHT_DYNSYM);
+    let segments = header.program_headers(endian, bytes).ok()?;
+    let interpreter = segments.iter().find_map(|s| s.interpreter(endian, bytes).ok()?);
+    let names = Names::dynamic(segments, endian, bytes).unwrap_or(Names(b""));
     let Some(interpreter) = interpreter else {
         // A dynamic linker may be told which program to start.
         return if names.has("ld-linux") {
@@ -175,10 +177,10 @@ fn of_elf<'d, R: ReadRef<'d>>(bytes: R) -> Option<Obstacle> {
     };
     if contains(interpreter, b"musl") || names.has("libc.musl-") {
         Some(Obstacle::Musl)
-    } else if !contains(interpreter, b"/ld-linux") && !names.has("libc.so.6") {
+    } else if !names.has("libc.so.6") && !names.has("__libc_start_main") {
         Some(Obstacle::Library)
     } else {
-        let all = || Names::of(header, endian, bytes, elf::SHT_SYMTAB);
+        let all = || Names::symbols(header, endian, bytes).unwrap_or(Names(b""));
         sanitizer(&names, all).map(Obstacle::Sanitizer)
     }
 }
@@ -197,19 +199,32 @@ fn sanitizer<'d>(names: &Names<'d>, all: impl FnOnce() -> Names<'d>) -> Option<&
 struct Names<'d>(&'d [u8]);
 
 impl<'d> Names<'d> {
-    fn of<R: ReadRef<'d>>(
+    /// The strings that the dynamic linker reads. Needs no section headers, which may be gone.
+    fn dynamic<R: ReadRef<'d>>(
+        segments: &'d [elf::ProgramHeader64<Endianness>],
+        endian: Endianness,
+        bytes: R,
+    ) -> Option<Names<'d>> {
+        let entries = segments.iter().find_map(|s| s.dynamic(endian, bytes).ok()?)?;
+        let value = |tag: u32| {
+            let entry = entries.iter().find(|e| e.d_tag(endian) == u64::from(tag))?;
+            Some(entry.d_val(endian))
+        };
+        let (address, size) = (value(elf::DT_STRTAB)?, value(elf::DT_STRSZ)?);
+        let strings = segments.iter().find_map(|s| s.data_range(endian, bytes, address, size).ok()?);
+        strings.map(Names)
+    }
+
+    /// The strings of the table of all symbols.
+    fn symbols<R: ReadRef<'d>>(
         header: &elf::FileHeader64<Endianness>,
         endian: Endianness,
         bytes: R,
-        table: u32,
-    ) -> Names<'d> {
-        let strings = || {
-            let sections = header.section_headers(endian, bytes).ok()?;
-            let symbols = sections.iter().find(|s| s.sh_type(endian) == table)?;
-            let strings = sections.get(symbols.sh_link(endian) as usize)?;
-            strings.data(endian, bytes).ok()
-        };
-        Names(strings().unwrap_or_default())
+    ) -> Option<Names<'d>> {
+        let sections = header.section_headers(endian, bytes).ok()?;
+        let symbols = sections.iter().find(|s| s.sh_type(endian) == elf::SHT_SYMTAB)?;
+        let strings = sections.get(symbols.sh_link(endian) as usize)?;
+        strings.data(endian, bytes).ok().map(Names)
     }
 
     fn has(&self, beginning: &str) -> bool {

@@ -90,13 +90,6 @@ fn missing_symbols(path: &Path) -> Option<String> {
     let file = object::File::parse(&bytes).ok()?;
     let has = |name| file.section_by_name(name).is_some_and(|s| s.size() > 0);
     let remedy = "CARGO_PROFILE_RELEASE_STRIP=none CARGO_PROFILE_RELEASE_DEBUG=1 (C: -g)";
-    if has(".gopclntab") || has(".data.rel.ro.gopclntab") {
-        return Some(format!(
-            "{} is a program of Go, whose runtime takes the profiler's signals: most of its time will be \
-             missing; Go's own profiler (go tool pprof) has it all",
-            text::shown(path)
-        ));
-    }
     // Separate debug information may be installed.
     if has(".gnu_debuglink") {
         return None;

@@ -165,6 +165,7 @@ fn build_c() {
         ("children", &[]),
         ("sanitized", &["-rdynamic"]),
         ("musl", &["-Wl,--dynamic-linker=/lib/ld-musl-no-such.so.1"]),
+        ("freestanding", &["-nostdlib", "-fno-stack-protector", "-fno-builtin", "-fPIE", "-pie"]),
         ("raw_child", &["-Wno-clobbered"]),
     ];
     let compile = |(name, flags): &(&str, &[&str])| {

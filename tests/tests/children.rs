@@ -47,6 +47,7 @@ fn a_program_that_a_preload_would_break_runs_without_it_and_is_counted() {
     let _cores = exclusive_cores();
     let script = folder("children-script").join("script");
     let program = c_program("sanitized");
+    let freestanding = c_program("freestanding");
     let text = format!("#!{}\n", program.display());
     std::fs::write(&script, text).expect("the folder is writable");
     let mode = std::fs::Permissions::from_mode(0o755);
@@ -67,16 +68,22 @@ fn a_program_that_a_preload_would_break_runs_without_it_and_is_counted() {
         ("system", "here"),
         ("popen", "here"),
         ("script", script.to_str().expect("a path in UTF-8")),
+        ("freestanding", "here"),
     ] {
         let run = match way {
             "script" => start("posix_spawn", &script),
+            "freestanding" => start("execve", &freestanding),
             _ => start(way, &program),
+        };
+        let (program, reason) = match way {
+            "freestanding" => (&freestanding, "not linked with glibc"),
+            _ => (&program, "built with AddressSanitizer"),
         };
         let expected = format!("{said}: as it is\nstatus 7\n");
         assert_eq!(run.stdout(), expected, "{way}: {}", run.stderr());
         let note = Unprofiled {
             executable: program.to_str().expect("a path in UTF-8").into(),
-            reason: "built with AddressSanitizer".into(),
+            reason: reason.into(),
         };
         assert_eq!(unprofiled(&run), [note], "{way}");
     }
@@ -151,6 +158,7 @@ fn built(compiler: &str, flags: &[&str], name: &str) -> Option<PathBuf> {
 fn the_launcher_runs_what_it_cannot_profile_as_it_is() {
     let _cores = exclusive_cores();
     assert_runs_as_it_is(&c_program("sanitized"), &["AddressSanitizer", "-fsanitize"]);
+    assert_runs_as_it_is(&c_program("freestanding"), &["not linked with glibc", "cgo"]);
     for (compiler, flags, words) in [
         ("musl-gcc", &[][..], ["musl", "-gnu"]),
         ("cc", &["-fsanitize=address"], ["AddressSanitizer", "-fsanitize"]),
