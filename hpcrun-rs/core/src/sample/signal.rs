@@ -129,6 +129,8 @@ pub(super) unsafe extern "C" fn handle(
                 // A processor makes two or three cycles a nanosecond, some less.
                 if cycles > sample.period * 2 / source::SHARE {
                     thread.put_off();
+                } else {
+                    thread.source.was_quick();
                 }
                 if latency::enabled() {
                     latency::keep(cycles);

@@ -190,6 +190,8 @@ pub struct Source {
     distance: AtomicU64,
     /// Nanoseconds that samples may still take at any rate: a profile's file takes a while to make.
     credit: AtomicU64,
+    /// Nanoseconds that the last sample took, if that was long; else 0.
+    long: AtomicU64,
     /// The thread's time in the kernel at one of the last samples, nanoseconds.
     in_kernel: AtomicU64,
     /// The time that the perf event had not counted at that sample, nanoseconds.
@@ -395,11 +397,19 @@ impl Source {
         }
     }
 
-    /// A sample was taken, which may have taken long. If it has used more than [`SHARE`] of the thread's
-    /// time, the next one comes later. Returns how many periods later.
+    /// A sample was taken, and quickly.
+    #[inline]
+    pub fn was_quick(&self) {
+        self.long.store(0, Ordering::Relaxed);
+    }
+
+    /// A sample was taken, which may have taken long. If it and the one before have used more than [`SHARE`]
+    /// of the thread's time, the next one comes later. Returns how many periods later. The smaller of the two
+    /// counts: a virtual machine that stood still during one sample makes that one look long.
     #[cold]
     pub fn put_off(&self) -> u64 {
         let (used, period) = (self.clock.since_sample(), self.jitter.period());
+        let used = used.min(self.long.swap(used, Ordering::Relaxed));
         let credit = self.credit.load(Ordering::Relaxed);
         self.credit.store(credit.saturating_sub(used), Ordering::Relaxed);
         let pause = used.saturating_sub(credit).saturating_mul(SHARE);
@@ -419,5 +429,32 @@ impl Source {
     #[inline]
     fn handle(&self) -> i32 {
         self.handle.load(Ordering::Relaxed) as i32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Uses as much of this thread's time.
+    fn spin(nanoseconds: u64) {
+        let end = system::clock(libc::CLOCK_THREAD_CPUTIME_ID) + nanoseconds;
+        while system::clock(libc::CLOCK_THREAD_CPUTIME_ID) < end {}
+    }
+
+    #[test]
+    fn one_long_sample_puts_nothing_off_and_the_second_does() {
+        // SAFETY: the calling thread's id.
+        let tid = unsafe { libc::gettid() } as u32;
+        let (event, kind) = (Event::CpuTime, SourceKind::PosixTimer);
+        let source = Source::default();
+        let order = Order { event, kind, period: 4 * CREDIT, tid, cookie: 1 };
+        source.arm(&order).expect("a timer of CPU time");
+        spin(4 * CREDIT);
+        assert_eq!(source.put_off(), 0);
+        assert!(source.put_off() >= 3 * SHARE / 4, "four credits are used, one was given");
+        source.was_quick();
+        assert_eq!(source.put_off(), 0);
+        assert!(source.disarm());
     }
 }

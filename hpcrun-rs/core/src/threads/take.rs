@@ -73,7 +73,7 @@ impl OwnThread {
         busy.tell(verdict, &Values::of(&held, charge));
     }
 
-    /// A sample took long: the next comes later, if this one took too much of the thread's time.
+    /// A sample took long: the next comes later, if it and the one before took too much of the thread's time.
     #[cold]
     pub fn put_off(&self) {
         self.tally.lose(LossCause::SlowSamples, self.source.put_off());
