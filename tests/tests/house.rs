@@ -43,6 +43,8 @@ fn limits_suffice_that_suffice_without_us() {
             assert_eq!(view.quality.rooted, view.quality.samples, "{what}: {:?}", view.quality);
         }
         run_as_without_us("file-size", "exec house file-size", rate);
+        let view = run_as_without_us("no-more-files", "exec house no-more-files", rate).database().top_down();
+        assert_close("no more files", view.inclusive("guest_work", "work"), 0.2, 0.05);
     }
 }
 

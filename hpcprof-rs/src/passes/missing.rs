@@ -192,7 +192,10 @@ fn timer_stopped(losses: &[(LossCause, u64)], source: &str) -> &'static str {
         "posix-timer" if is_gone => {
             "the program deleted the timer, or the system refused it (ulimit -i); use --source perf-sigtrap"
         }
-        "posix-timer" => "the timer stopped, or its signal was blocked; use --source perf-sigtrap",
+        "posix-timer" => {
+            "the kernel's ticks came while others had the cores (a busy machine), the timer stopped, or its \
+             signal was blocked; use --source perf-sigtrap"
+        }
         _ => "the timer stopped",
     }
 }

@@ -50,6 +50,11 @@ pub fn process(index: usize, input: &ProcessInput, experiment: &mut Experiment, 
              figure",
         ),
         (
+            ended("no more files"),
+            "lowered its limit of open files or their size, or entered a sandbox, and ended where it could \
+             write no more files: threads and processes that began then are in no figure",
+        ),
+        (
             ended(TRACED),
             "was traced by another program (a debugger, strace, or by ptrace), which samples would disturb: \
              what it did then is in no figure",
@@ -82,10 +87,9 @@ pub fn process(index: usize, input: &ProcessInput, experiment: &mut Experiment, 
             experiment.add_loss(index, cause.name(), loss);
         }
     }
-    // A process that entered a sandbox wrote its end then, and had more samples.
+    // A process that was about to write no more files wrote its end then, and had more samples.
     let last_sample = headers().map(|h| h.last_ns).max().unwrap_or(0);
     let last_ns = match &end {
-        Some(end) if end.reason != SANDBOX => end.monotonic_ns,
         Some(end) => end.monotonic_ns.max(last_sample),
         None => last_sample,
     };

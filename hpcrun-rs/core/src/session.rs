@@ -412,7 +412,7 @@ pub fn prepare_for_refusals() {
     if is_running() {
         threads::current().inspect(|thread| thread.prepare_profile());
         refresh_loadmap();
-        append_end("sandbox");
+        append_end("no more files");
     }
 }
 

@@ -5,6 +5,7 @@ use crate::real::interpose;
 use crate::start;
 use hpcrun_core::sandbox::{self, Instruction, Refused};
 use hpcrun_core::session;
+use hpcrun_core::system;
 use hpcrun_core::threads::with_room;
 use std::ffi::{c_int, c_long, c_ulong};
 use std::slice;
@@ -65,11 +66,30 @@ pub(crate) unsafe fn entering(mode: c_long, filter: c_long, call: impl FnOnce() 
     result
 }
 
+/// Makes a call by which the process gets this limit. With fewer descriptors or smaller files it may make no
+/// more files, so those that samples need are made before.
+fn limiting(what: c_int, new: Limit, call: impl FnOnce() -> c_int) -> c_int {
+    let is_of_files = [libc::RLIMIT_NOFILE, libc::RLIMIT_FSIZE].contains(&(what as _));
+    // SAFETY: null, or the program's own limit, which the kernel reads, too.
+    let new = unsafe { new.as_ref() }.filter(|_| is_of_files && session::has_begun());
+    let is_less = |new: &libc::rlimit| {
+        let old = system::limit(what as _, None);
+        old.is_ok_and(|old| new.rlim_cur < old.rlim_cur || new.rlim_max < old.rlim_max)
+    };
+    if new.is_some_and(is_less) {
+        with_room(session::prepare_for_refusals);
+    }
+    call()
+}
+
 /// Makes a call after which the program may not reach the measurement directory any more.
 pub(crate) fn leaving_files(call: impl FnOnce() -> c_long) -> c_long {
     with_room(session::prepare_for_refusals);
     call()
 }
+
+type Limit = *const libc::rlimit;
+type Old = *mut libc::rlimit;
 
 interpose! {
     // Variadic: at most four more arguments, all of them words.
@@ -78,4 +98,8 @@ interpose! {
         libc::PR_SET_SECCOMP => entering(a as c_long - 1, b as c_long, || call().into()) as c_int,
         _ => call(),
     };
+    setrlimit(what: c_int, new: Limit) -> c_int: |call| limiting(what, new, call);
+    setrlimit64(what: c_int, new: Limit) -> c_int: |call| limiting(what, new, call);
+    prlimit(pid: c_int, what: c_int, new: Limit, old: Old) -> c_int: |call| limiting(what, new, call);
+    prlimit64(pid: c_int, what: c_int, new: Limit, old: Old) -> c_int: |call| limiting(what, new, call);
 }
