@@ -8,6 +8,8 @@ use hpc_formats::profile::{Profile, Record};
 use hpc_formats::trace::{BLOCK_SIZE, Event, State, Writer, block, header};
 use hpcprof_rs::catalogue::trace::Slice;
 use hpcprof_rs::catalogue::{Catalogue, Projection};
+use hpcprof_rs::timeline::bins::binned;
+use hpcprof_rs::views::fold::FoldOptions;
 use std::collections::BTreeMap;
 
 /// A trace whose samples are those of the profiles, in a random order, with waits between.
@@ -268,4 +270,37 @@ fn perfetto_needs_a_trace() {
     let line = ["export", database.to_str().expect("text"), "--format", "perfetto", "-o", "-"];
     let error = tool(&line).expect_err("no trace");
     assert!(error.contains("hpcrun-rs --trace PROGRAM"), "{error}");
+}
+
+/// Bins lose nothing but what they round, whatever the number of threads and slices.
+#[test]
+fn the_tracks_of_the_timeline_have_all_work() {
+    let mut run = random::run(5, 70, 40);
+    run.trace = Some(traced(&run, &mut Rng::with_seed(5)));
+    let database = database(&run);
+    let catalogue = Catalogue::open(&database).expect("a database");
+    let timeline = binned(&catalogue, FoldOptions::STORED).expect("a trace").expect("a timeline");
+    let work: i64 =
+        slices(&database).iter().filter(|s| s.state == Some(State::Works)).map(|s| s.duration).sum();
+    let tracks = timeline["tracks"].as_array().expect("tracks");
+    let sum: f64 = tracks.iter().map(|track| track["work"].as_f64().expect("seconds")).sum();
+    assert!((sum - work as f64 * 1e-9).abs() < 1e-6, "{sum}");
+    assert!(tracks.iter().any(|track| track["name"] == "main"));
+    let hundredths = |row: &serde_json::Value| {
+        let bins: Vec<i64> =
+            row.as_array().expect("bins").iter().map(|bin| bin.as_i64().expect("a number")).collect();
+        assert!(bins.len() <= 2000);
+        (bins.iter().sum::<i64>() as f64, bins.len() as f64)
+    };
+    let bin = timeline["bin"].as_f64().expect("seconds");
+    let (works, bins) = hundredths(&timeline["states"]["works"]);
+    let least = (works + bins) / 100.0 * bin;
+    assert!(works / 100.0 * bin <= sum + 1e-6 && sum <= least + 1e-6, "{works} {sum}");
+    assert_eq!(timeline["threads"], 70);
+    assert_eq!(timeline["of_threads"].as_array().expect("threads").len(), 64, "a bound");
+    for thread in timeline["of_threads"].as_array().expect("threads") {
+        let runs = thread["runs"].as_array().expect("runs").iter();
+        let length: i64 = runs.map(|run| run[1].as_i64().expect("a number")).sum();
+        assert_eq!(length as f64, bins);
+    }
 }

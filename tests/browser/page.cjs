@@ -60,6 +60,29 @@ async function icicle(page) {
   await page.goBack();
 }
 
+async function timeline(page) {
+  await show(page, "view=timeline");
+  const canvas = page.locator("canvas");
+  const said = () => page.locator("#detail").innerText();
+  assert.match(await said(), /threads in \d+\.\d+ s/);
+  const box = await canvas.boundingBox();
+  await page.mouse.move(box.x + box.width / 2, box.y + 30);
+  assert.match(await said(), /^n_working and idle threads at \d.* works \d.* · idle \d/);
+  await canvas.focus();
+  await page.keyboard.press("Enter");
+  await page.waitForFunction(() => location.hash.includes("track="));
+  assert.ok((await canvas.boundingBox()).height > box.height, "a track unfolds");
+  await page.keyboard.press("+");
+  await page.waitForFunction(() => location.hash.includes("from=0.25"));
+  const address = await page.evaluate(() => location.hash.slice(1));
+  const picture = await canvas.screenshot();
+  await show(page, address);
+  assert.ok(picture.equals(await page.locator("canvas").screenshot()), "the address leads there");
+  await canvas.focus();
+  await page.keyboard.press("Escape");
+  await page.waitForFunction(() => !location.hash.includes("from="));
+}
+
 async function search(page) {
   const most = (a, b) => (b.exclusive.work > a.exclusive.work ? b : a);
   const { name } = json.nodes.filter((node) => node.kind === "procedure").reduce(most);
@@ -84,12 +107,15 @@ async function search(page) {
   }
   await tree(page);
   await icicle(page);
+  if (tabs.includes("Timeline")) await timeline(page);
   await search(page);
   for (const colorScheme of ["light", "dark"]) {
     for (const width of [1280, 2560]) {
       const other = await open(browser, { colorScheme, viewport: { width, height: 900 } });
-      await show(other, "view=icicle");
-      await other.screenshot({ path: `${folder}/icicle-${colorScheme}-${width}.png` });
+      for (const view of ["icicle", ...tabs.includes("Timeline") ? ["timeline"] : []]) {
+        await show(other, `view=${view}`);
+        await other.screenshot({ path: `${folder}/${view}-${colorScheme}-${width}.png` });
+      }
       await other.close();
     }
   }

@@ -38,7 +38,7 @@ const CORE: [&str; 14] = [
 
 /// Inside `hpcprof-rs`: room, and those of the rooms that it may use.
 const PROF: [(&str, &[&str]); 16] = [
-    ("page", &["exports", "views", "catalogue", "model", "sources"]),
+    ("page", &["exports", "timeline", "views", "catalogue", "model", "sources"]),
     ("sweep", &["advice", "render", "views", "catalogue"]),
     ("checks", &["advice", "views", "catalogue", "metrics"]),
     ("advice", &["render", "views", "catalogue", "model", "schema"]),

@@ -12,6 +12,7 @@ use crate::catalogue::Catalogue;
 use crate::error::{Error, Result};
 use crate::exports::stacks::Stacks;
 use crate::exports::target;
+use crate::timeline::bins;
 use crate::views::fold::FoldOptions;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -34,9 +35,10 @@ pub struct Page<'a> {
     pub no_source: bool,
 }
 
-const SCRIPTS: [&str; 5] = [
+const SCRIPTS: [&str; 6] = [
     include_str!("model.js"),
     include_str!("icicle.js"),
+    include_str!("timeline.js"),
     include_str!("tables.js"),
     include_str!("reports.js"),
     include_str!("page.js"),
@@ -50,7 +52,9 @@ pub fn write(page: Page<'_>, path: &Path, stdout: &mut dyn Write) -> Result<()> 
     let lines = FoldOptions { lines: true, start_up: false, recursion: false, ..FoldOptions::STORED };
     let source = source::figures(&Stacks::read(&page.databases[0], lines)?, page.no_source);
     let reports = page.reports.into_iter().map(|(name, report)| (name.to_owned(), report));
-    let reports: serde_json::Map<String, Value> = reports.collect();
+    let mut reports: serde_json::Map<String, Value> = reports.collect();
+    let timeline = bins::binned(&page.databases[0], FoldOptions::STORED)?;
+    reports.extend(timeline.map(|timeline| ("timeline".to_owned(), timeline)));
     let databases: Vec<Value> = page.databases.iter().zip(&stacks).map(about).collect();
     let text = json!({
         "version": env!("CARGO_PKG_VERSION"),

@@ -5,7 +5,8 @@
   const model = readModel(text, await unpack("numbers"));
   const VIEWS = [
     ["summary", "Summary", summary, model.reports.summary],
-    ["icicle", "Icicle", null, true],
+    ["icicle", "Icicle", icicle, true],
+    ["timeline", "Timeline", timeline, model.reports.timeline],
     ["top-down", "Top-down", topDown, true],
     ["bottom-up", "Bottom-up", bottomUp, true],
     ["flat", "Flat", flat, true],
@@ -15,7 +16,7 @@
     ["path", "Critical path", criticalPath, model.reports.path],
   ].filter(([, , , has]) => has);
   const metrics = [...new Set(model.columns.filter((of) => of.total > 0).map((of) => of.name))];
-  const start = { view: VIEWS[0][0], metric: "effort", focus: -1, search: "", file: "" };
+  const start = { view: VIEWS[0][0], metric: "effort", focus: -1, search: "", file: "", from: "", to: "", track: "" };
   let state = start, picture = null;
 
   const [main, tabs, metric, search, found] =
@@ -49,9 +50,13 @@
     metric.value = state.metric;
     if (document.activeElement !== search) search.value = state.search;
     const [, , render] = VIEWS.find(([name]) => name === state.view);
-    picture = state.view === "icicle" ? icicle(model, state, go) : null;
-    main.replaceChildren(picture ? picture.area : render(model, state, go));
+    const isDrawn = render === icicle || render === timeline;
+    const hadFocus = document.activeElement?.tagName === "CANVAS";
+    const shown = render(model, state, go);
+    picture = isDrawn ? shown : null;
+    main.replaceChildren(picture ? picture.area : shown);
     picture?.tell(state.focus);
+    if (picture && hadFocus) main.querySelector("canvas").focus();
     count();
   }
 

@@ -2,7 +2,9 @@
 //!
 //! A slice of work belongs to the innermost parallel loop or region around its context, else to the main
 //! threads, else to the threads of the same name but for its digits. So ten thousand threads are some tracks,
-//! each as wide as many threads work in it.
+//! each as wide as many threads work in it. [`bins`] has them over equal parts of time.
+
+pub mod bins;
 
 use crate::catalogue::threads::Thread;
 use crate::catalogue::trace::Slice;

@@ -1,0 +1,131 @@
+//! The timeline in bins of equal time, bounded whatever the number of threads: how many threads are in each
+//! state, how many work on each logical track, and what the threads with the most work do.
+
+use crate::catalogue::Catalogue;
+use crate::catalogue::trace::Slice;
+use crate::error::Result;
+use crate::timeline::Timeline;
+use crate::views::fold::FoldOptions;
+use hpc_formats::trace::State;
+use serde_json::{Value, json};
+use std::cmp::Reverse;
+
+const BINS: i64 = 2000;
+const TRACKS: usize = 40;
+const THREADS: usize = 64;
+/// The states by index; the last one is that nothing is known.
+const STATES: [&str; 5] = ["works", "waits", "idle", "spins", "unseen"];
+
+fn index(state: Option<State>) -> usize {
+    match state {
+        Some(State::Works) => 0,
+        Some(State::Waits) => 1,
+        Some(State::Idle) => 2,
+        Some(State::Spins) => 3,
+        None | Some(State::Ended) => 4,
+    }
+}
+
+/// Nanoseconds by bin.
+type Row = Vec<i64>;
+
+/// One thread.
+struct Own {
+    owner: (i64, u32),
+    name: String,
+    states: [Row; STATES.len()],
+    /// Nanoseconds of work by track.
+    tracks: Vec<i64>,
+}
+
+/// The timeline of a database as JSON; `None` without a trace. Counts of threads are in hundredths.
+pub fn binned(catalogue: &Catalogue, options: FoldOptions) -> Result<Option<Value>> {
+    let (mut end, mut count) = (0, 0);
+    let mut last = None;
+    catalogue.each_slice(|slice| {
+        end = end.max(slice.end());
+        count += u32::from(last.replace(slice.owner) != Some(slice.owner));
+    })?;
+    if end == 0 {
+        return Ok(None);
+    }
+    let mut timeline = Timeline::read(catalogue, options)?;
+    let width = (end + BINS - 1) / BINS;
+    let empty = || vec![0; ((end + width - 1) / width) as usize];
+    let mut states = STATES.map(|_| empty());
+    let mut tracks: Vec<Row> = Vec::new();
+    let mut threads: Vec<(i64, Value)> = Vec::new();
+    let mut own: Option<Own> = None;
+    catalogue.each_slice(|slice| {
+        if own.as_ref().is_none_or(|own| own.owner != slice.owner) {
+            keep(own.take(), &mut threads);
+            let name = timeline.thread(&slice).map_or("", |thread| thread.name.as_str());
+            let name = format!("{name} {}.{}", slice.owner.0, slice.owner.1);
+            own = Some(Own { owner: slice.owner, name, states: STATES.map(|_| empty()), tracks: Vec::new() });
+        }
+        let Some(own) = &mut own else { return };
+        let track = timeline.track(&slice);
+        if let Some(track) = track {
+            tracks.resize_with(tracks.len().max(track + 1), empty);
+            own.tracks.resize(tracks.len(), 0);
+            own.tracks[track] += slice.duration;
+        }
+        let state = index(slice.state);
+        for (bin, time) in spread(&slice, width) {
+            states[state][bin] += time;
+            own.states[state][bin] += time;
+            if let Some(track) = track {
+                tracks[track][bin] += time;
+            }
+        }
+    })?;
+    keep(own, &mut threads);
+    let hundredths = |row: &Row| row.iter().map(|time| time * 100 / width).collect::<Vec<i64>>();
+    let states: serde_json::Map<String, Value> =
+        STATES.iter().zip(&states).map(|(name, row)| ((*name).to_owned(), json!(hundredths(row)))).collect();
+    let mut named: Vec<(usize, String, &Row)> =
+        timeline.names().enumerate().zip(&tracks).map(|((track, name), row)| (track, name, row)).collect();
+    named.sort_by_key(|(_, _, row)| Reverse(row.iter().sum::<i64>()));
+    let hidden = named.split_off(named.len().min(TRACKS)).len();
+    let tracks = named.iter().map(|(track, name, row)| {
+        let work = row.iter().sum::<i64>() as f64 * 1e-9;
+        json!({ "track": track, "name": name, "work": work, "working": hundredths(row) })
+    });
+    Ok(Some(json!({
+        "span": end as f64 * 1e-9,
+        "bin": width as f64 * 1e-9,
+        "threads": count,
+        "states": states,
+        "tracks": tracks.collect::<Vec<_>>(),
+        "hidden_tracks": hidden,
+        "of_threads": threads.into_iter().map(|(_, thread)| thread).collect::<Vec<_>>(),
+    })))
+}
+
+/// The parts of a slice by bin.
+fn spread(slice: &Slice, width: i64) -> impl Iterator<Item = (usize, i64)> {
+    let (start, end) = (slice.start, slice.end());
+    let bins = start / width..=(end - 1).max(start) / width;
+    bins.map(move |bin| (bin as usize, end.min((bin + 1) * width) - start.max(bin * width)))
+        .filter(|(_, time)| *time > 0)
+}
+
+/// Keeps a thread, unless others have more work: in each bin the state that it is in for longest, as pairs of
+/// a state and a number of bins.
+fn keep(own: Option<Own>, threads: &mut Vec<(i64, Value)>) {
+    let Some(own) = own else { return };
+    let work: i64 = own.states[0].iter().sum();
+    let mut runs: Vec<[i64; 2]> = Vec::new();
+    for bin in 0..own.states[0].len() {
+        let state = (0..STATES.len()).max_by_key(|state| (own.states[*state][bin], Reverse(*state)));
+        let state = state.filter(|state| own.states[*state][bin] > 0).map_or(-1, |state| state as i64);
+        match runs.last_mut().filter(|run| run[0] == state) {
+            Some(run) => run[1] += 1,
+            None => runs.push([state, 1]),
+        }
+    }
+    let track = (0..own.tracks.len()).max_by_key(|track| (own.tracks[*track], Reverse(*track)));
+    threads.push((work, json!({ "name": own.name, "track": track, "runs": runs })));
+    threads.sort_by_key(|(work, _)| Reverse(*work));
+    threads.truncate(THREADS);
+}
