@@ -297,9 +297,9 @@ pub struct ThreadsArgs {
     /// `top-down` has it, or the key of a context
     #[arg(long, value_name = "KEY|PROCEDURE")]
     pub context: Option<String>,
-    /// Threads that text lists; what is left is one row
-    #[arg(long, value_name = "N", default_value_t = 30)]
-    pub rows: usize,
+    /// Threads that are listed; text has one row for what is left [default: text 30, else all]
+    #[arg(long, value_name = "N")]
+    pub rows: Option<usize>,
 }
 
 /// Formats of a report.
@@ -361,9 +361,9 @@ pub struct DiffArgs {
     /// Least percentage of the effort of a context, in one of both
     #[arg(long, value_name = "PERCENT", default_value_t = 0.1, value_parser = percentage)]
     pub threshold: f64,
-    /// Contexts that text lists
-    #[arg(long, value_name = "N", default_value_t = 40)]
-    pub rows: usize,
+    /// Contexts that are listed, those that differ most [default: text 40, else all]
+    #[arg(long, value_name = "N")]
+    pub rows: Option<usize>,
 }
 
 /// Options of advice.

@@ -170,15 +170,20 @@ fn threads(args: &ThreadsArgs, style: Style, out: &mut impl Write) -> Result<()>
         Some(contexts) => catalogue.threads_in(contexts)?,
         None => catalogue.threads()?,
     };
-    let table = threads::arrange(rows, metric, context.is_none(), catalogue.statistics.takers);
+    let mut table = threads::arrange(rows, metric, context.is_none(), catalogue.statistics.takers);
+    let most = args.rows.filter(|_| args.format != TableFormat::Text);
+    let more = table.threads.len().saturating_sub(most.unwrap_or(usize::MAX));
+    table.threads.truncate(table.threads.len() - more);
+    hint_more(args.format, more);
     let threads = Threads {
         table: &table,
         catalogue: &catalogue,
         metric,
         context: context.as_ref().map(|c| c.name.as_str()),
+        more,
     };
     match args.format {
-        TableFormat::Text => threads.text(args.rows, style, out),
+        TableFormat::Text => threads.text(args.rows.unwrap_or(30), style, out),
         TableFormat::Json => threads.json(out),
         TableFormat::Csv => threads.csv(out),
     }
@@ -190,15 +195,29 @@ fn diff(args: &DiffArgs, style: Style, out: &mut impl Write) -> Result<()> {
     let databases = databases.each_ref();
     let advice = tested(databases[0].advice()?, &databases[1].advice()?);
     let walls = databases.map(|of| quality::wall_of_run(&of.statistics));
-    let diff = views::diff::diff(databases, args.threshold)?;
-    let comparison = Comparison { diff: &diff, databases, walls, advice: &advice };
+    let mut diff = views::diff::diff(databases, args.threshold)?;
+    let more = match args.rows.filter(|_| args.format != TableFormat::Text) {
+        Some(rows) => {
+            [&mut diff.nodes, &mut diff.procedures].map(|nodes| views::diff::keep_largest(nodes, rows))
+        }
+        None => [0; 2],
+    };
+    hint_more(args.format, more[0]);
+    let comparison = Comparison { diff: &diff, databases, walls, advice: &advice, more };
     let metric = METRICS.iter().position(|name| *name == args.metric).unwrap_or(0);
     match args.format {
-        TableFormat::Text => comparison.text(metric, args.rows, style, out),
+        TableFormat::Text => comparison.text(metric, args.rows.unwrap_or(40), style, out),
         TableFormat::Json => comparison.json(out),
         TableFormat::Csv => comparison.csv(out),
     }
     .map_err(Error::output)
+}
+
+/// Says that rows are left out where the format has no place for it.
+fn hint_more(format: TableFormat, more: usize) {
+    if more > 0 && format == TableFormat::Csv {
+        message!("hpcprof-rs: hint: {more} more rows: a larger --rows has them");
+    }
 }
 
 fn check(args: &CheckArgs, out: &mut impl Write) -> Result<()> {

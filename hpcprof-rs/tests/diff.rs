@@ -202,4 +202,10 @@ fn text_and_csv_say_the_same() {
         rows += 1;
     }
     assert_eq!(rows, all.len());
+    let two = diff(&a, &b, &["--rows", "2"]);
+    let most = |n: &Value| number(&n["difference"]["effort"]).abs();
+    let least = nodes(&two).values().map(most).fold(f64::INFINITY, f64::min);
+    assert_eq!((nodes(&two).len(), &two["more"]["nodes"]), (2, &Value::from(all.len() - 2)));
+    let larger = all.values().filter(|n| most(n) > least + 1e-9).count();
+    assert!(larger < 2, "{larger} differ more than what is kept");
 }

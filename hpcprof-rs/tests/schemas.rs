@@ -28,6 +28,7 @@ fn json_is_as_its_schema_says() {
         (&path, "view", "top-down --format json --metric on_path"),
         (&loops, "view", "top-down --format json --statistics --depth 3"),
         (&full, "threads", "threads --format json"),
+        (&full, "threads", "threads --format json --rows 1"),
         (&full, "threads", "threads --format json --metric idleness/work"),
         (&path, "critical-path", "critical-path --format json"),
         (&path, "critical-path", "critical-path --faster leaf=2 --format json"),

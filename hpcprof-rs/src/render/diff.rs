@@ -33,6 +33,8 @@ pub struct Comparison<'a> {
     pub walls: [f64; 2],
     /// The advice for the first.
     pub advice: &'a [Tested],
+    /// How many contexts and procedures that differ are left out.
+    pub more: [usize; 2],
 }
 
 impl Comparison<'_> {
@@ -227,6 +229,7 @@ impl Comparison<'_> {
             ("totals", &map(totals)),
             ("nodes", &list(self.different().map(object_of))),
             ("procedures", &list(procedures.map(object_of))),
+            ("more", &object(&[("nodes", &self.more[0]), ("procedures", &self.more[1])])),
             ("walls", &array(self.walls.map(exact))),
             ("advice", &list(self.advice.iter().map(tested))),
         ]);

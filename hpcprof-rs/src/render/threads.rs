@@ -34,6 +34,8 @@ pub struct Threads<'a> {
     pub metric: MetricSelector<'a>,
     /// The procedure in whose contexts the values are; `None` for all contexts.
     pub context: Option<&'a str>,
+    /// Threads that are left out; the summaries have them.
+    pub more: usize,
 }
 
 /// A statistic of a column: its name, and its value.
@@ -229,6 +231,7 @@ impl Threads<'_> {
             ("threads", &list(threads)),
             ("processes", &list(processes.iter().map(|p| self.summary(p)))),
             ("all", &self.summary(all)),
+            ("more", &self.more),
         ]);
         writeln!(out, "{report}")
     }

@@ -125,6 +125,23 @@ pub fn diff(databases: [&Catalogue; 2], threshold: f64) -> Result<Diff> {
     Ok(Diff { runs, variation, total, nodes: with(nodes), procedures: with(procedures) })
 }
 
+/// Keeps so many of those that differ, with the largest differences of effort, in their order; how many more
+/// differ.
+pub fn keep_largest(nodes: &mut [Node], most: usize) -> usize {
+    let size = |at: &usize| nodes[*at].compared.difference(METRICS.len() - 1).abs();
+    let is_different = |at: &usize| nodes[*at].compared.values[0] != nodes[*at].compared.values[1];
+    let mut different: Vec<usize> = (0..nodes.len()).filter(is_different).collect();
+    let more = different.len().saturating_sub(most);
+    different.sort_by(|a, b| size(b).total_cmp(&size(a)).then(a.cmp(b)));
+    // The others count as equal: the nodes around what is kept still have their keys.
+    different.drain(..different.len() - more);
+    for at in different {
+        let compared = &mut nodes[at].compared;
+        compared.values[1] = compared.values[0];
+    }
+    more
+}
+
 /// Adds the contexts of a database that have enough effort.
 fn find(
     (side, catalogue): (usize, &Catalogue),
