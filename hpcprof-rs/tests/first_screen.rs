@@ -329,6 +329,10 @@ fn tasks_without_their_callers_are_said_by_runtime() {
         );
         has(&database.screen, &line);
         lacks(&database.screen, "cargo hpcrun");
+        let may_be_static = database.screen.contains("statically");
+        assert_eq!(may_be_static, runtime != "OpenBLAS", "{}", database.screen);
+        let may_be_disabled = database.screen.contains("OMP_TOOL=disabled");
+        assert_eq!(may_be_disabled, runtime == "libomp", "{}", database.screen);
     }
 }
 

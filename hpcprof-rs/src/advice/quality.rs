@@ -238,6 +238,18 @@ fn samples(run: &Statistics) -> String {
     text
 }
 
+/// Why a runtime's tasks have no callers, if it is one that the sampler watches where it can.
+fn cannot_be_watched(runtime: &str) -> &'static str {
+    match runtime {
+        "libomp" => {
+            "; it cannot be watched if it is linked statically, if OMP_TOOL=disabled is set, or if the \
+             program has an OMPT tool of its own"
+        }
+        "libgomp" | "TBB" => "; it cannot be watched if it is linked statically",
+        _ => "",
+    }
+}
+
 /// Which runtimes ran tasks whose callers nobody recorded.
 fn unknown_callers(run: &Statistics) -> Vec<String> {
     let shares = run.unknown_caller_samples.iter();
@@ -250,7 +262,8 @@ fn unknown_callers(run: &Statistics) -> Vec<String> {
         ),
         other => format!(
             "{other} ran these tasks: {share:.1} % of samples stand under the place where its threads \
-             were created, not under their callers"
+             were created, not under their callers{}",
+            cannot_be_watched(other)
         ),
     })
     .collect()

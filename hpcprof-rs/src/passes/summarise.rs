@@ -11,6 +11,8 @@ use std::collections::BTreeMap;
 /// Why a process's file ended before the process.
 pub(super) const SANDBOX: &str = "sandbox that refuses samples";
 pub(super) const TRACED: &str = "traced by another program";
+/// How a process ends that may write no more files.
+const NO_MORE_FILES: &str = "no more files";
 /// Why a process could not write its files from some time on.
 const USER: &str = "another user than the measurement directory's owner";
 
@@ -50,7 +52,7 @@ pub fn process(index: usize, input: &ProcessInput, experiment: &mut Experiment, 
              figure",
         ),
         (
-            ended("no more files"),
+            ended(NO_MORE_FILES),
             "lowered its limit of open files or their size, or entered a sandbox, and ended where it could \
              write no more files: threads and processes that began then are in no figure",
         ),
@@ -90,6 +92,7 @@ pub fn process(index: usize, input: &ProcessInput, experiment: &mut Experiment, 
     // A process that was about to write no more files wrote its end then, and had more samples.
     let last_sample = headers().map(|h| h.last_ns).max().unwrap_or(0);
     let last_ns = match &end {
+        Some(end) if end.reason != NO_MORE_FILES => end.monotonic_ns,
         Some(end) => end.monotonic_ns.max(last_sample),
         None => last_sample,
     };
