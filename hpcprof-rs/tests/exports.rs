@@ -2,14 +2,14 @@
 //! installed, and must have exactly the amounts of the JSON views, path by path.
 
 use crate::support::program::*;
-use crate::support::readers::{self, Callgrind, Paths, Place, Pprof, Profiles};
+use crate::support::readers::{self, Paths, Place, Pprof, Profiles};
 use crate::support::*;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const FORMATS: [&str; 6] = ["folded", "flamegraph", "speedscope", "pprof", "firefox", "callgrind"];
+const FORMATS: [&str; 5] = ["folded", "flamegraph", "speedscope", "pprof", "firefox"];
 const PERIOD: i64 = PERIOD_NS as i64;
 
 /// The bytes of an export.
@@ -77,18 +77,6 @@ fn compare(run: &Run, database: &Path, options: &[&str]) -> usize {
     let firefox = readers::firefox(&export_text(database, "firefox", options));
     let firefox = readers::firefox_profiles(&firefox);
     assert_eq!(filled(&firefox), filled(&expected), "firefox {options:?}");
-    let callgrind = Callgrind::read(&export_text(database, "callgrind", options));
-    for (metric, paths) in &expected {
-        let mut by_function: BTreeMap<String, i64> = BTreeMap::new();
-        for (path, amount) in paths {
-            *by_function.entry(path[path.len() - 1].clone()).or_default() += amount;
-        }
-        let event = metric.replace(':', "_");
-        let sum: i64 = paths.values().sum();
-        let what = format!("callgrind {metric} {options:?}");
-        assert_eq!(callgrind.by_function(&event), by_function, "{what}");
-        assert_eq!(callgrind.total(&event), sum, "{what}");
-    }
     expected.values().map(BTreeMap::len).sum()
 }
 
@@ -171,19 +159,6 @@ fn frames_have_the_lines_of_their_calls() {
     let samples = firefox["work"].iter();
     let of_task = samples.filter(|(frames, _)| *frames == task_places());
     assert_eq!(of_task.map(|(_, weight)| weight).sum::<i64>(), 160 * PERIOD);
-
-    let callgrind = Callgrind::read(&export_text(&database, "callgrind", &[]));
-    let events = ["work", "idleness", "overhead", "overhead_sched", "samples"];
-    assert_eq!(callgrind.events, events);
-    // The leaf of the task, of the created thread and of the partial path.
-    let leaf = &callgrind.own[&place("app::leaf", APP_FILE, 41)];
-    assert_eq!(leaf[0], (160 + 7 + 2) * PERIOD);
-    let call =
-        |caller: &str, line, callee: &str| &callgrind.calls[&(caller.to_owned(), line, callee.to_owned())];
-    let of_task = call("app::caller", 22, "app::caller::{closure#0}")[0];
-    assert_eq!(of_task, 200 * PERIOD);
-    let of_serial = call("app::main", 13, "app::serial")[1];
-    assert_eq!(of_serial, 120 * PERIOD + PERIOD / 4);
 }
 
 #[test]
@@ -199,30 +174,6 @@ fn calls_from_several_lines_stay_apart() {
     let mut lines: Vec<(i64, i64)> = pprof.samples.iter().map(|(f, v)| (f[1].2, v[0])).collect();
     lines.sort_unstable();
     assert_eq!(lines, [(12, 3 * PERIOD), (13, 4 * PERIOD)]);
-    let callgrind = Callgrind::read(&export_text(&database, "callgrind", &[]));
-    let calls = |line| &callgrind.calls[&("app::main".to_owned(), line, "app::leaf".to_owned())];
-    assert_eq!((calls(12)[0], calls(13)[0]), (3 * PERIOD, 4 * PERIOD));
-}
-
-#[test]
-fn a_recursion_is_counted_once_in_callgrinds_calls() {
-    let run = run_of(|thread, entry| {
-        let mut at = thread.natives(entry, &[START, MAIN]);
-        for _ in 0..10 {
-            at = thread.natives(at, &[CALLER, CLOSURE]);
-            thread.sample(at, 1, 0.0);
-        }
-    });
-    let callgrind = Callgrind::read(&export_text(&database(&run), "callgrind", &[]));
-    let calls = |caller: &str, callee: &str| -> i64 {
-        let calls = callgrind.calls.iter();
-        let matching = calls.filter(|((from, _, to), _)| (from.as_str(), to.as_str()) == (caller, callee));
-        matching.map(|(_, amounts)| amounts[0]).sum()
-    };
-    let closure = "app::caller::{closure#0}";
-    assert_eq!(calls("app::main", "app::caller"), 10 * PERIOD);
-    assert_eq!(calls("app::caller", closure), 10 * PERIOD);
-    assert_eq!(calls(closure, "app::caller"), 9 * PERIOD);
 }
 
 #[test]
@@ -284,10 +235,6 @@ fn names_are_text_whatever_they_contain() {
     assert_eq!(pprof.profiles()["work"], expected);
     let firefox = readers::firefox(&export_text(&database, "firefox", &[]));
     assert_eq!(readers::firefox_profiles(&firefox)["work"], expected);
-    let text = export_text(&database, "callgrind", &[]);
-    let by_function = Callgrind::read(&text).by_function("work");
-    assert_eq!(by_function.len(), names.len());
-    assert!(names.iter().all(|name| by_function[name] == PERIOD), "{by_function:?}");
 
     // In folded stacks a frame's end and a number at the end are the format's own.
     let frame = |name: &String| as_frame(name).replace("thread 42", "thread\u{a0}42");
@@ -297,7 +244,7 @@ fn names_are_text_whatever_they_contain() {
     assert_eq!(readers::folded(&folded), expected);
     let svg = export_text(&database, "flamegraph", &[]);
     assert_eq!(readers::flamegraph(&svg), expected);
-    for output in [&folded, &svg, &text] {
+    for output in [&folded, &svg] {
         assert!(!output.contains(['\u{1b}', '\u{202e}', '\u{fffe}']));
     }
 }
@@ -369,7 +316,7 @@ fn what_does_not_fit_together_is_one_line_with_the_remedy() {
         assert_eq!(line.lines().count(), 1, "{line}");
         line
     };
-    for format in ["speedscope", "pprof", "firefox", "callgrind"] {
+    for format in ["speedscope", "pprof", "firefox"] {
         for options in [["--metric", "work"], ["--threshold", "1"]] {
             let line = error(format, &options);
             has(&line, options[0]);
@@ -431,27 +378,6 @@ fn export_all(database: &Path, folder: &Path, formats: &[&str]) -> Vec<PathBuf> 
         path
     };
     formats.iter().map(write).collect()
-}
-
-#[test]
-fn callgrind_annotate_reads_the_totals() {
-    for run in [full_run(), random::run(61, 3, 100), hostile_run()] {
-        let (database, temp) = (database(&run), TempDir::new());
-        let file = &export_all(&database, temp.path(), &["callgrind"])[0];
-        let Some(output) = installed("callgrind_annotate", &["--auto=no", text(file)]) else {
-            return;
-        };
-        let totals = output.lines().find(|l| l.ends_with("PROGRAM TOTALS"));
-        let words = totals.expect("totals").split_whitespace();
-        let words = words.filter(|w| !w.starts_with('(') && !w.ends_with(')'));
-        let amounts = words.filter_map(|w| w.replace(',', "").parse::<i64>().ok());
-        let json = view(&database, "top-down", &[]);
-        let metrics = json["metrics"].as_array().expect("metrics");
-        let total = |m: &Value| nanoseconds(&json["totals"][m.as_str().expect("a name")]);
-        let samples = run.samples() as i64;
-        let expected: Vec<i64> = metrics.iter().map(total).chain([samples]).collect();
-        assert_eq!(amounts.collect::<Vec<_>>(), expected, "{output}");
-    }
 }
 
 #[test]

@@ -17,7 +17,7 @@
 //! | [`code`] | machine code: transfers of control, control flow graphs, loops |
 //! | `loops` | the place of each loop among the scopes, and its source line |
 //! | `structure` | the whole [`Structure`] |
-//! | `output` | other formats: text, HPCToolkit's XML, a table of inlined procedures |
+//! | `output` | other formats: text, a table of inlined procedures |
 //!
 //! Invariants: bad input is a typed error or a note, never a panic; the result does not depend on
 //! the number of threads.
@@ -46,7 +46,7 @@ pub use base::progress::Progress;
 pub use hpc_formats::structure::Structure;
 pub use input::{measurements, sigbus};
 pub use names::rust_source;
-pub use output::{inlined, load_module, text, xml};
+pub use output::{inlined, text};
 pub use overhead::rules::Rules;
 pub use structure::assemble::TagUse;
 

@@ -9,9 +9,8 @@
 use clap::{Parser, ValueEnum};
 use hpc_formats::message;
 use hpcstruct_rs::cache::Cache;
-use hpcstruct_rs::load_module::LoadModule;
 use hpcstruct_rs::measurements::{self, SampledModule};
-use hpcstruct_rs::{Options, Rules, StructError, Structure, analyse, analyse_fully, text, xml};
+use hpcstruct_rs::{Options, Rules, StructError, Structure, analyse, analyse_fully, text};
 use std::fs::File;
 use std::io::Write as _;
 use std::os::unix::fs::MetadataExt;
@@ -34,7 +33,7 @@ struct Arguments {
     /// Where to write: a file for a binary, a folder for measurements, `-` for standard output.
     ///
     /// Defaults: NAME.hpcstruct in the current folder; the folder `structure` of MEASUREMENTS,
-    /// where hpcprof-rs looks for it, or `structs`, where HPCToolkit's hpcprof does, for other formats.
+    /// where hpcprof-rs looks for it, or `structs` for text.
     #[arg(short, long, value_name = "FILE|DIR")]
     output: Option<PathBuf>,
     /// Threads to use; default: one per core. The result does not depend on it.
@@ -53,9 +52,8 @@ struct Arguments {
     /// A folder with separate debug files, searched before /usr/lib/debug. May be repeated.
     #[arg(long = "debug-dir", value_name = "DIR")]
     debug_directories: Vec<PathBuf>,
-    /// Format: `binary` is what hpcprof-rs reads, `text` is for people, `hpcstruct` is
-    /// HPCToolkit's XML. Default: text on
-    /// standard output, else binary.
+    /// Format: `binary` is what hpcprof-rs reads, `text` is for people. Default: text on standard
+    /// output, else binary.
     #[arg(long, value_enum)]
     format: Option<Format>,
     /// Of a binary, print which marks and rules tag how much code as overhead, and write nothing.
@@ -91,17 +89,14 @@ enum Format {
     Binary,
     /// Readable.
     Text,
-    /// The XML of HPCToolkit's hpcstruct, for HPCToolkit's own tools.
-    Hpcstruct,
 }
 
 impl Format {
-    /// The folder in a measurement directory where its readers look: hpcprof-rs reads all files in
-    /// `structure`, HPCToolkit's hpcprof those in `structs`.
+    /// The folder in a measurement directory: hpcprof-rs reads all files in `structure`.
     fn folder(self) -> &'static str {
         match self {
             Format::Binary => "structure",
-            Format::Text | Format::Hpcstruct => "structs",
+            Format::Text => "structs",
         }
     }
 }
@@ -219,7 +214,7 @@ fn of_measurements(arguments: &Arguments, options: &Options) -> Result<bool, Str
     }
     let next = match format {
         Format::Binary => format!("; next: hpcprof-rs {}", arguments.input.display()),
-        Format::Text | Format::Hpcstruct => String::new(),
+        Format::Text => String::new(),
     };
     message!(
         "hpcstruct-rs: {done} of {} sampled modules, {procedures} procedures in {:.2} s -> {}{next}",
@@ -277,13 +272,13 @@ fn write(
     let default = if to_stdout { Format::Text } else { Format::Binary };
     let format = format.unwrap_or(default);
     if to_stdout {
-        let bytes = bytes_of(structure, format, options)?;
+        let bytes = bytes_of(structure, format);
         return print(&bytes).map_err(StructError::writing(path));
     }
     if format == Format::Binary && !is_stream(path) {
         return write_file(path, |file| structure.write(file, options.threads));
     }
-    let bytes = bytes_of(structure, format, options)?;
+    let bytes = bytes_of(structure, format);
     write_file(path, |file| file.write_all(&bytes))
 }
 
@@ -315,16 +310,9 @@ fn is_same_file(a: &Path, b: &Path) -> bool {
     matches!((identity(a), identity(b)), (Ok(a), Ok(b)) if a == b)
 }
 
-fn bytes_of(structure: &Structure, format: Format, options: &Options) -> Result<Vec<u8>, StructError> {
-    Ok(match format {
+fn bytes_of(structure: &Structure, format: Format) -> Vec<u8> {
+    match format {
         Format::Binary => structure.encode(),
         Format::Text => text::render(structure).into_bytes(),
-        Format::Hpcstruct => {
-            let module = LoadModule::read(structure, options)?;
-            if let Some(note) = module.note {
-                message!("hpcstruct-rs: {}: {note}", module.path.escape_debug());
-            }
-            xml::render(structure, &module).into_bytes()
-        }
-    })
+    }
 }

@@ -17,4 +17,3 @@ mod oracle;
 mod separate;
 mod tags;
 mod undescribed;
-mod xml;

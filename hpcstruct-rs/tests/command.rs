@@ -127,10 +127,9 @@ fn measurements_select_sampled_procedures_of_each_module() {
     assert!(has_name(&decode(&file), "unused"));
 
     // Other formats lie apart from what hpcprof-rs reads.
-    let output = command(&folder, &["m", "--format", "hpcstruct"]);
+    let output = command(&folder, &["m", "--format", "text"]);
     assert!(output.status.success());
-    let xml = folder.0.join(format!("m/structs/{id}.hpcstruct"));
-    assert!(std::fs::read(xml).expect("written").starts_with(b"<?xml"));
+    assert!(folder.0.join("m/structs").is_dir());
     assert!(has_name(&decode(&file), "unused"), "left as it was");
 
     // A sampled module that is gone: a warning, the others are written, the status tells.

@@ -2,7 +2,6 @@
 //! writes one. A format is a file with a function `write` and its rows here; [`stacks`] has what all of them
 //! read. A file is written while the contexts are walked, so there is no second copy of them in memory.
 
-mod callgrind;
 mod firefox;
 mod flamegraph;
 mod folded;
@@ -37,8 +36,6 @@ pub enum Format {
     Pprof,
     /// For profiler.firefox.com: one track for each metric
     Firefox,
-    /// For KCachegrind and callgrind_annotate: one event for each metric
-    Callgrind,
     /// For ui.perfetto.dev, of a run with --trace: what each thread did when, and how many worked where
     Perfetto,
     /// One table of all contexts, for DuckDB, ClickHouse, pandas: two columns for each metric
@@ -53,7 +50,7 @@ impl Format {
 
     /// Whether a frame has the line that it is at. Elsewhere lines are frames, on request.
     fn has_lines_of_frames(self) -> bool {
-        matches!(self, Format::Pprof | Format::Firefox | Format::Callgrind)
+        matches!(self, Format::Pprof | Format::Firefox)
     }
 }
 
@@ -141,7 +138,6 @@ pub fn export(catalogue: &Catalogue, request: &Request, out: &mut dyn Write) -> 
         Format::Speedscope => speedscope::write(&stacks, out),
         Format::Pprof => pprof::write(&stacks, out),
         Format::Firefox => firefox::write(&stacks, out),
-        Format::Callgrind => callgrind::write(&stacks, out),
         Format::Parquet => parquet::write(&stacks, out),
         Format::Perfetto => unreachable!("it has no stacks, and was written above"),
     })

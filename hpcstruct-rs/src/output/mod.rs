@@ -1,6 +1,4 @@
-//! Structures in forms for people, for HPCToolkit and for critical paths.
+//! Structures in forms for people and for critical paths.
 
 pub mod inlined;
-pub mod load_module;
 pub mod text;
-pub mod xml;
