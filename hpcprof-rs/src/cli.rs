@@ -105,6 +105,13 @@ Examples:
   hpcprof-rs view old-database new-database -o diff.html
       the same of the new one, with what differs from the old one in colour";
 
+const TERMINAL_EXAMPLES: &str = "\
+Examples:
+  hpcprof-rs tui hpcrun-app-database
+      the tree of calling contexts, its source and all reports, also over ssh; ? explains the keys
+  hpcprof-rs tui
+      the same of the newest database here";
+
 const PATH_EXAMPLES: &str = "\
 Examples:
   hpcprof-rs critical-path hpcrun-app-database
@@ -172,6 +179,9 @@ pub enum Command {
     /// Writes a page to look at: icicle, trees, source, threads, regions, critical path
     #[command(after_long_help = PAGE_EXAMPLES)]
     View(PageArgs),
+    /// Shows the reports in the terminal: trees that expand, search, source, threads, critical path
+    #[command(after_long_help = TERMINAL_EXAMPLES)]
+    Tui(TerminalArgs),
     /// Why a program does not scale: from databases on several numbers of workers
     #[command(after_long_help = SWEEP_EXAMPLES)]
     Sweep(SweepArgs),
@@ -214,6 +224,14 @@ pub struct BuildArgs {
     /// Overhead is high from this percentage of a context's effort
     #[arg(long, value_name = "PERCENT", default_value_t = 10.0, value_parser = percentage)]
     pub overhead_threshold: f64,
+}
+
+/// What to show in the terminal.
+#[derive(Debug, Args)]
+pub struct TerminalArgs {
+    /// Database directory [default: the newest hpcrun-*-database here]
+    #[arg(value_name = "DATABASE")]
+    pub database: Option<PathBuf>,
 }
 
 /// Output formats.

@@ -6,7 +6,7 @@
 //!
 //! To show a database, the [`catalogue`] reads it, [`metrics`] derive further ones from its own, [`views`]
 //! arrange its contexts as trees, [`render`] prints them, [`exports`] write other profilers' formats,
-//! [`regions`] tell the overheads of parallel regions apart, and [`advice`] says what the figures mean. Only
+//! [`terminal`] lets a user walk through them, [`regions`] tell the overheads of parallel regions apart, and [`advice`] says what the figures mean. Only
 //! the database is read (for regions also the machine's calibration), so it can be moved and kept.
 //!
 //! [`build`] and [`run`] wire both pipelines.
@@ -54,5 +54,6 @@ pub mod sinks;
 pub mod sources;
 pub mod sweep;
 pub mod table;
+pub mod terminal;
 pub mod timeline;
 pub mod views;

@@ -35,6 +35,7 @@ use crate::render::{csv, folded, json, names, text};
 use crate::schema;
 use crate::sources::newest;
 use crate::sweep::{self, print::Sweep};
+use crate::terminal;
 use crate::views;
 use crate::views::critical_path::find_procedure;
 use crate::views::diff::METRICS;
@@ -68,6 +69,10 @@ pub fn run(cli: Cli, style: Style, out: &mut impl Write) -> Result<()> {
         }
         Some(Command::Check(args)) => check(&args, out),
         Some(Command::View(args)) => page(&args, out),
+        Some(Command::Tui(args)) => {
+            let catalogue = open(args.database.as_deref())?;
+            terminal::show(&catalogue, &|words, width| printed(&catalogue, words, width))
+        }
         Some(Command::Sweep(args)) => {
             let databases = args.databases.iter().map(|path| Catalogue::open(path));
             let databases: Vec<Catalogue> = databases.collect::<Result<_>>()?;
@@ -81,6 +86,17 @@ pub fn run(cli: Cli, style: Style, out: &mut impl Write) -> Result<()> {
         }
         Some(Command::Export(args)) => export(args, out),
     }
+}
+
+/// What a command prints of a database on a screen without colours; no words print the first screen.
+fn printed(catalogue: &Catalogue, words: &[&str], width: usize) -> Result<String> {
+    let own = ["hpcprof-rs"].iter().chain(words.first()).map(OsStr::new);
+    let words = words.iter().skip(1).map(OsStr::new);
+    let line = own.chain([catalogue.path.as_os_str()]).chain(words);
+    let cli = Cli::try_parse_from(line).map_err(|error| Error::Usage(error.to_string()))?;
+    let mut text = Vec::new();
+    run(cli, Style { width, line: width, colour: false }, &mut text)?;
+    Ok(String::from_utf8_lossy(&text).into_owned())
 }
 
 fn build_and_show(args: &BuildArgs, style: Style, out: &mut impl Write) -> Result<()> {

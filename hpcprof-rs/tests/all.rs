@@ -26,5 +26,6 @@ mod schemas;
 mod support;
 mod sweep;
 mod synthetic;
+mod terminal;
 mod threads;
 mod trace;

@@ -37,7 +37,8 @@ const CORE: [&str; 14] = [
 ];
 
 /// Inside `hpcprof-rs`: room, and those of the rooms that it may use.
-const PROF: [(&str, &[&str]); 16] = [
+const PROF: [(&str, &[&str]); 17] = [
+    ("terminal", &["page", "exports", "render", "views", "catalogue", "model", "sources"]),
     ("page", &["exports", "timeline", "views", "catalogue", "model", "sources"]),
     ("sweep", &["advice", "render", "views", "catalogue"]),
     ("checks", &["advice", "views", "catalogue", "metrics"]),

@@ -21,6 +21,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
+pub(crate) use source::{Costs, line_costs};
 use std::io::{self, Write};
 use std::path::Path;
 

@@ -8,9 +8,12 @@ use serde_json::{Value, json};
 /// Longer files show their lines without text.
 const LONGEST: usize = 1 << 20;
 
-/// By file: the lines with their amounts of all metrics, the text, and why there is none.
-pub(super) fn figures(stacks: &Stacks<'_>, no_text: bool) -> Value {
-    let mut lines: NumberedMap<(u32, u32), (Vec<i64>, Option<String>)> = NumberedMap::default();
+/// By file and line: the amounts of all metrics, and the path of the load module.
+pub(crate) type Costs = NumberedMap<(u32, u32), (Vec<i64>, Option<String>)>;
+
+/// What each line costs.
+pub(crate) fn line_costs(stacks: &Stacks<'_>) -> Costs {
+    let mut lines = Costs::default();
     for context in stacks.contexts().filter(|context| stacks.has_own(*context)) {
         let frame = stacks.frames(context).next();
         let Some((function, file)) = frame.and_then(|f| Some((f, f.function.file?))) else {
@@ -21,6 +24,12 @@ pub(super) fn figures(stacks: &Stacks<'_>, no_text: bool) -> Value {
             entry.or_insert_with(|| (vec![0; stacks.metrics.len()], stacks.module(function.function.label)));
         sums.iter_mut().zip(stacks.own(context)).for_each(|(sum, own)| *sum += own);
     }
+    lines
+}
+
+/// By file: the lines with their amounts of all metrics, the text, and why there is none.
+pub(super) fn figures(stacks: &Stacks<'_>, no_text: bool) -> Value {
+    let lines = line_costs(stacks);
     let mut files: NumberedMap<u32, (Vec<Value>, Option<String>)> = NumberedMap::default();
     for ((file, line), (sums, module)) in lines {
         let (of, built) = files.entry(file).or_default();

@@ -86,6 +86,21 @@ pub fn print(
     }
 }
 
+/// Prints some rows below the line of titles: nodes, each with the lines that lead to it.
+pub fn rows(
+    view: &View,
+    catalogue: &Catalogue,
+    metric: MetricSelector<'_>,
+    rows: &[(u32, String)],
+    style: Style,
+    out: &mut impl Write,
+) -> io::Result<()> {
+    let columns = columns(view, catalogue, metric, style);
+    let printer = Printer { view, catalogue, metric, style, columns };
+    let mut table = printer.begin(out)?;
+    rows.iter().try_for_each(|(id, guides)| printer.row(*id, guides, false, &mut table))
+}
+
 fn columns(view: &View, catalogue: &Catalogue, metric: MetricSelector<'_>, style: Style) -> Vec<Column> {
     let mut columns = vec![Column::Effort];
     let sorted = match metric {
