@@ -6,8 +6,9 @@
 //!
 //! To show a database, the [`catalogue`] reads it, [`metrics`] derive further ones from its own, [`views`]
 //! arrange its contexts as trees, [`render`] prints them, [`exports`] write other profilers' formats,
-//! [`terminal`] lets a user walk through them, [`regions`] tell the overheads of parallel regions apart, and [`advice`] says what the figures mean. Only
-//! the database is read (for regions also the machine's calibration), so it can be moved and kept.
+//! [`terminal`] lets a user walk through them, [`regions`] tell the overheads of parallel regions apart,
+//! and [`advice`] says what the figures mean. Only the database is read (for regions also the machine's
+//! calibration), so it can be moved and kept.
 //!
 //! [`build`] and [`run`] wire both pipelines.
 //!
