@@ -1,6 +1,6 @@
 //! The reports in a terminal: a tree of contexts that expands, its source, and what other commands print.
 //!
-//! [`state`] says what a key does and what is shown, [`draw`] paints that, [`pane`] is a tree of which only
+//! [`state`] says what a key does and what is shown, [`draw`] paints that, `pane` is a tree of which only
 //! rows on the screen are made. This file has the terminal itself, which is left as it was found: at the end,
 //! on an error, a panic, SIGINT or SIGTERM. SIGHUP keeps its default: the viewer ends with its terminal.
 
