@@ -46,6 +46,7 @@ pub mod exports;
 pub mod metrics;
 pub mod model;
 pub mod page;
+pub mod pager;
 pub mod passes;
 pub mod regions;
 pub mod render;

@@ -8,6 +8,7 @@ use clap::Parser;
 use hpc_formats::message;
 use hpcprof_rs::cli::Cli;
 use hpcprof_rs::error::Error;
+use hpcprof_rs::pager::Output;
 use hpcprof_rs::render::style::Style;
 use hpcprof_rs::run::run;
 use std::io::{BufWriter, Write};
@@ -25,8 +26,11 @@ fn main() -> ExitCode {
     };
     // Modules are mapped while they are analysed.
     hpcstruct_rs::sigbus::end_with_message("hpcprof-rs");
-    let mut out = BufWriter::new(std::io::stdout().lock());
-    let result = run(cli, Style::for_stdout(), &mut out).and_then(|()| out.flush().map_err(Error::output));
+    let style = Style::for_stdout();
+    let mut out = BufWriter::new(Output::of(&cli));
+    let result = run(cli, style, &mut out).and_then(|()| out.flush().map_err(Error::output));
+    // What is said of an error comes after what the reader has read.
+    drop(out);
     match result {
         Ok(()) | Err(Error::OutputClosed) => ExitCode::SUCCESS,
         Err(Error::NotHeld { status }) => ExitCode::from(status),

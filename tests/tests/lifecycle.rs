@@ -125,7 +125,9 @@ fn libraries_go_while_other_threads_have_samples() {
     let truth = run.truth().total("work");
     assert!((work - truth).abs() < 0.05 * truth, "{work} s of {truth} s");
     let samples = view.quality.samples as f64;
-    assert!(view.quality.rooted as f64 >= 0.99 * samples, "{:?}", view.quality);
+    // A library cannot be walked from its mapping to the end of `dlopen`, which takes as long as the
+    // machine likes.
+    assert!(view.quality.rooted as f64 >= 0.95 * samples, "{:?}", view.quality);
 }
 
 #[test]
