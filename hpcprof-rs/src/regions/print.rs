@@ -47,8 +47,14 @@ impl Report<'_> {
         let head = format!("regions of {program}: p = {} cores", run.cores);
         writeln!(out, "{}", names::middle(&head, style.line))?;
         let titles: String = COLUMNS.iter().map(|title| format!("{title:>CELL$}")).collect();
-        writeln!(out, "{}", style.bold(&format!("{titles}  seconds; region")))?;
-        let room = style.line.saturating_sub(COLUMNS.len() * CELL + 2).max(24);
+        let room = style.line.saturating_sub(COLUMNS.len() * CELL + 2);
+        // On a narrow terminal a name has a line of its own.
+        let is_narrow = room < 24;
+        let row = |cells: &str, name: &str| match is_narrow {
+            true => format!("{}\n{cells}", names::middle(name, style.line)),
+            false => format!("{cells:<0$}  {1}", COLUMNS.len() * CELL, names::middle(name, room)),
+        };
+        writeln!(out, "{}", style.bold(&row(&titles, "seconds; region")))?;
         let all: i64 = self.assessed.iter().map(|a| a.area).sum::<i64>() + self.regions.outside.effort();
         let is_large = |a: &&Assessment| a.area + a.start_up_beyond > all / LEAST_SHARE;
         let regions = self.regions.all.iter().zip(self.assessed);
@@ -67,9 +73,11 @@ impl Report<'_> {
             let cells = cells.map(|cell| cell.map_or("?".to_owned(), seconds));
             let cells: String = cells.iter().map(|cell| format!("{cell:>CELL$}")).collect();
             let name = one_line(&self.title(region));
-            writeln!(out, "{cells}  {}", names::middle(&name, room))?;
+            writeln!(out, "{}", row(&cells, &name))?;
             for line in self.sentences(region, found) {
-                writeln!(out, "{:CELL$}{line}", "")?;
+                for line in names::wrap(&line, style.line.saturating_sub(CELL)) {
+                    writeln!(out, "{:CELL$}{line}", "")?;
+                }
             }
         }
         let smaller: Vec<&Assessment> = self.assessed.iter().filter(|a| !is_large(a)).collect();
@@ -80,9 +88,9 @@ impl Report<'_> {
         let outside = &self.regions.outside;
         let rest = [outside.effort(), outside.work, outside.idleness].map(seconds);
         let rest: String = rest.iter().map(|cell| format!("{cell:>CELL$}")).collect();
-        writeln!(out, "{rest}{:1$}  outside of regions", "", (COLUMNS.len() - 3) * CELL)?;
+        writeln!(out, "{}", row(&rest, "outside of regions"))?;
         for line in self.lacks() {
-            writeln!(out, "note: {}", one_line(&line))?;
+            writeln!(out, "{}", names::wrap(&format!("note: {}", one_line(&line)), style.line).join("\n"))?;
         }
         Ok(())
     }

@@ -193,13 +193,15 @@ impl<'a> Page<'a> {
             false => String::new(),
         };
         let head = format!(
-            "work {}   span {}{at_least}   parallelism {:.2}   wall {}",
+            "work {}  span {}{at_least}  parallelism {:.2}  wall {}",
             time(path.work),
             time(path.span),
             path.parallelism(),
             time(path.wall)
         );
-        writeln!(self.out, "{}", self.style.bold(&head))?;
+        for line in names::wrap(&head, self.style.line) {
+            writeln!(self.out, "{}", self.style.bold(&line))?;
+        }
         let process = format!("{}, {} cores{costs}", name_of(process), process.cores);
         writeln!(self.out, "{}", middle(&process, self.style.width))
     }

@@ -132,6 +132,8 @@ fn columns(view: &View, catalogue: &Catalogue, metric: MetricSelector<'_>, style
     columns
 }
 
+/// Columns that a name and its place have, however deep they are.
+const LEAST_ROW: usize = 24;
 /// Least width of a column of amounts.
 const CELL: usize = 9;
 /// Most characters of an expression in its column's title.
@@ -149,8 +151,7 @@ impl Printer<'_> {
             0 => String::new(),
             ns => format!(", {} s of CPU time missing", seconds(ns)),
         };
-        writeln!(
-            out,
+        let head = format!(
             "{} of {}: effort {} s = work {} + idleness {} + overhead {} s, {} cores, \
              {:.1} % of {} samples rooted{missing}",
             self.view.kind.name(),
@@ -162,7 +163,8 @@ impl Printer<'_> {
             run.cores,
             run.rooted_percent(),
             run.samples,
-        )?;
+        );
+        writeln!(out, "{}", names::wrap(&head, self.style.line).join("\n"))?;
         if let Some(headline) = headline {
             writeln!(out, "{headline}")?;
         }
@@ -224,13 +226,19 @@ impl Printer<'_> {
             })),
         });
         table.marked(cells, if hot { "▶ " } else { "  " }, |room| {
-            let text = self.describe(id, room.saturating_sub(guides.chars().count()).max(24));
+            let (depth, most) = (guides.chars().count(), room.saturating_sub(LEAST_ROW));
+            // Of a deep tree the lower levels are shown.
+            let guides: String = match depth > most {
+                true => "…".chars().chain(guides.chars().skip(depth + 1 - most)).collect(),
+                false => guides.to_owned(),
+            };
+            let text = self.describe(id, room.saturating_sub(depth.min(most)).max(LEAST_ROW));
             let text = match (hot, self.view.node(id).label) {
                 (true, _) => self.style.paint("1;31", &text),
                 (_, Label::Pruned(_) | Label::Partial(_)) => self.style.faint(&text),
                 _ => text,
             };
-            format!("{}{text}", self.style.faint(guides))
+            format!("{}{text}", self.style.faint(&guides))
         })
     }
 
