@@ -76,8 +76,8 @@ fn a_tree_says_what_it_lacks() {
     let database = database(&one_thread(200, 1_400));
     for name in ["top-down", "bottom-up", "flat"] {
         let shown = show(&database, name);
-        let head = shown.lines().next().expect("a head");
-        has(head, "samples rooted, 0.400 s of CPU time missing");
+        let head = shown.split_whitespace().take(40).collect::<Vec<_>>().join(" ");
+        has(&head, "samples rooted, 0.400 s of CPU time missing");
     }
 }
 

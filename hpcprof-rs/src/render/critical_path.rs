@@ -193,13 +193,14 @@ impl<'a> Page<'a> {
             false => String::new(),
         };
         let head = format!(
-            "work {}  span {}{at_least}  parallelism {:.2}  wall {}",
+            "work {}   span {}{at_least}   parallelism {:.2}   wall {}",
             time(path.work),
             time(path.span),
             path.parallelism(),
             time(path.wall)
         );
-        for line in names::wrap(&head, self.style.line) {
+        let fits = head.len() <= self.style.line;
+        for line in if fits { vec![head] } else { wrap(&head, self.style.line) } {
             writeln!(self.out, "{}", self.style.bold(&line))?;
         }
         let process = format!("{}, {} cores{costs}", name_of(process), process.cores);
