@@ -135,7 +135,8 @@ fn phases(tree: &Tree) -> Vec<Option<u32>> {
         all += if node.parent.is_none() { work(id) } else { 0 };
     }
     let mut caller = None;
-    while let Some(callee) =
+    let is_most = |callee: &u32, caller: Option<u32>| work(*callee) * 10 >= caller.map_or(all, work) * 9;
+    while let Some(callee) = heaviest[place(caller)].filter(|callee| is_most(callee, caller)) {
         heaviest[place(caller)].filter(|id| work(*id) * 10 >= caller.map_or(all, work) * 9)
     {
         caller = Some(callee);
