@@ -137,8 +137,6 @@ fn phases(tree: &Tree) -> Vec<Option<u32>> {
     let mut caller = None;
     let is_most = |callee: &u32, caller: Option<u32>| work(*callee) * 10 >= caller.map_or(all, work) * 9;
     while let Some(callee) = heaviest[place(caller)].filter(|callee| is_most(callee, caller)) {
-        heaviest[place(caller)].filter(|id| work(*id) * 10 >= caller.map_or(all, work) * 9)
-    {
         caller = Some(callee);
     }
     let mut phases: Vec<Option<u32>> = Vec::with_capacity(tree.nodes.len());
