@@ -118,8 +118,8 @@ impl<'a> Timeline<'a> {
     }
 }
 
-/// By context the phase that it is in: a callee with at least a fiftieth of all work, of the innermost context
-/// of which none has nine tenths.
+/// By context the phase that it is in: a callee with at least a fiftieth of all work, of the innermost
+/// context of which none has nine tenths.
 fn phases(tree: &Tree) -> Vec<Option<u32>> {
     let inclusive = tree.inclusive();
     let work = |id: u32| inclusive.of(id)[WORK] + inclusive.of(id)[OVERHEAD];
