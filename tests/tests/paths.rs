@@ -392,7 +392,7 @@ fn threads_may_meet_more_often_than_they_are_sampled() {
             let gain = span - own["zeroed_span"].as_f64().expect("a number");
             let expected = truth("span") - truth(name);
             // A function is seen first after some rounds; where threads are created there is more to do.
-            let is_right = (gain - expected).abs() <= 0.05 * span;
+            let is_right = (gain - expected).abs() <= 0.08 * span;
             assert!(is_right, "{test}, {name}: {gain} s, truth {expected} s\n{json}");
         }
     }
