@@ -61,7 +61,11 @@ fn object(catalogue: &Catalogue, found: &Advice) -> Value {
 fn text(catalogue: &Catalogue, found: &Advice, style: Style, out: &mut impl Write) -> io::Result<()> {
     let run = &catalogue.statistics;
     let wall = seconds(quality::wall_of_run(run) as i64);
-    let title = format!("{}: a run takes {wall} s on {} cores", one_line(&run.program), run.cores);
+    let title = format!(
+        "{}: a run takes {wall} s on {}",
+        one_line(&run.program),
+        names::counted(u64::from(run.cores), "core")
+    );
     writeln!(out, "{}", style.bold(&names::middle(&title, style.width)))?;
     match found {
         Err(why) => writeln!(out, "no advice: {}", one_line(why)),

@@ -127,10 +127,7 @@ impl Screen<'_> {
             0 | 1 => String::new(),
             n => format!(", {n} {what}"),
         };
-        let threads = match run.threads {
-            1 => "1 thread".to_owned(),
-            n => format!("{n} threads"),
-        };
+        let threads = names::counted(run.threads, "thread");
         let event = match run.event.as_str() {
             "" => "the event".to_owned(),
             event => one_line(event),
@@ -138,12 +135,12 @@ impl Screen<'_> {
         let program = names::middle(&one_line(&run.program), self.style.width);
         writeln!(out, "{}", self.style.bold(&program))?;
         let head = format!(
-            "wall {} s{}{}, {threads}{}, {} cores, {} samples of {event}{rate}",
+            "wall {} s{}{}, {threads}{}, {}, {} samples of {event}{rate}",
             seconds(run.wall_ns),
             several(run.runs, "runs"),
             several(if run.parts > run.runs { run.parts } else { 0 }, "parts"),
             several(run.executables.len(), "processes"),
-            run.cores,
+            names::counted(u64::from(run.cores), "core"),
             run.samples,
         );
         writeln!(out, "{}", names::wrap(&head, self.style.width).join("\n"))?;

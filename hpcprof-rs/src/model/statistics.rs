@@ -3,6 +3,7 @@
 
 use crate::model::experiment::{Experiment, Host, Loss, ProcessSummary, ThreadSummary, UnprofiledProgram};
 use hpc_formats::process::program_name;
+use hpc_formats::profile::OVERSUBSCRIPTION;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -95,6 +96,16 @@ impl Statistics {
         let (samples, spinning_ns) = (of_threads(|t| t.samples), of_threads(|t| t.idle_ns));
         let total = |name: &str| sum(threads.iter().filter_map(|t| t.totals.get(name)).copied());
         let in_tree_ns = total("work").saturating_add(total("overhead"));
+        // Of a process without an end, what its contexts were charged with is known.
+        let mut charged = vec![0_i64; processes.len()];
+        for thread in threads {
+            let of_thread = thread.totals.get(OVERSUBSCRIPTION).copied().unwrap_or(0);
+            if let Some(slot) = charged.get_mut(thread.process) {
+                *slot = slot.saturating_add(of_thread);
+            }
+        }
+        let kernels = processes.iter().map(|p| signed(p.cpu().run_delay_ns));
+        let run_delay_ns = sum(kernels.zip(charged).map(|(kernel, charged)| kernel.max(charged)));
         let runs = Run::all(experiment);
         let walls = runs.iter().map(|run| run.wall(hosts));
         let (first, missing) = (processes.first(), experiment.missing.iter());
@@ -132,7 +143,7 @@ impl Statistics {
             spinning_ns,
             estimated_wait_ns: all(|p| p.cpu().estimated_wait_ns),
             unknown_lock_wait_ns: all(|p| p.cpu().unknown_lock_wait_ns),
-            run_delay_ns: all(|p| p.cpu().run_delay_ns),
+            run_delay_ns,
             executables: processes.iter().map(|p| p.start.executable.clone()).collect(),
             lost,
             lost_ns,

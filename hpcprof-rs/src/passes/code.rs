@@ -86,7 +86,7 @@ const NAMED: usize = 3;
 fn warn(mut incomplete: Vec<Incomplete>, samples: u64, warnings: &mut Warnings) {
     incomplete.sort_by(|a, b| (b.samples, &a.module).cmp(&(a.samples, &b.module)));
     let lines = || incomplete.iter().flat_map(|module| module.warnings.lines());
-    lines().for_each(|line| warnings.add_detail(line));
+    lines().for_each(|line| warnings.add_detail(&line));
     let held = incomplete.iter().fold(0_u64, |sum, module| sum.saturating_add(module.samples));
     if held == 0 || held.saturating_mul(SMALL_PART) < samples {
         return;

@@ -44,22 +44,22 @@ pub fn process(index: usize, input: &ProcessInput, experiment: &mut Experiment, 
     for (is_so, text) in [
         (
             file.is_some() && end.is_none() && !is_another_user,
-            "did not end in order (crashed, was killed, or still runs): figures go up to its last sample",
+            "did not end in order (crashed, killed, or still running): figures go up to the last sample",
         ),
         (
             ended(SANDBOX),
-            "entered a sandbox (seccomp) that refuses what samples need: what it did from then on is in no \
+            "entered a sandbox (seccomp) that refuses what samples need: what was done from then on is in no \
              figure",
         ),
         (
             ended(NO_MORE_FILES),
-            "lowered its limit of open files or their size, or entered a sandbox, and ended where it could \
-             write no more files: threads and processes that began then are in no figure",
+            "lowered the limit of open files or their size, or entered a sandbox, and ended where no more \
+             files could be written: threads and processes that began then are in no figure",
         ),
         (
             ended(TRACED),
-            "was traced by another program (a debugger, strace, or by ptrace), which samples would disturb: \
-             what it did then is in no figure",
+            "ran under another program (a debugger, strace, or by ptrace), which samples would disturb: \
+             what was done then is in no figure",
         ),
         (
             is_another_user,
@@ -68,7 +68,7 @@ pub fn process(index: usize, input: &ProcessInput, experiment: &mut Experiment, 
         ),
     ] {
         if is_so {
-            warnings.add(format!("process {} ({}) {text}", start.pid, start.executable));
+            warnings.add_of_process(start.pid, &start.executable, text);
         }
     }
     if start.period_ns == 0 {

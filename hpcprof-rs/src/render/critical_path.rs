@@ -203,7 +203,8 @@ impl<'a> Page<'a> {
         for line in if fits { vec![head] } else { wrap(&head, self.style.line) } {
             writeln!(self.out, "{}", self.style.bold(&line))?;
         }
-        let process = format!("{}, {} cores{costs}", name_of(process), process.cores);
+        let process =
+            format!("{}, {}{costs}", name_of(process), names::counted(u64::from(process.cores), "core"));
         writeln!(self.out, "{}", middle(&process, self.style.width))
     }
 

@@ -20,6 +20,11 @@ pub fn at(file: &str, line: u32) -> String {
     }
 }
 
+/// A number of things: `1 core`, `2 cores`.
+pub fn counted(n: u64, one: &str) -> String {
+    format!("{n} {one}{}", if n == 1 { "" } else { "s" })
+}
+
 /// The name of a node.
 pub fn label(code: &Code, label: Label) -> String {
     match label {

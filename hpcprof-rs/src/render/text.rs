@@ -152,7 +152,7 @@ impl Printer<'_> {
             ns => format!(", {} s of CPU time missing", seconds(ns)),
         };
         let head = format!(
-            "{} of {}: effort {} s = work {} + idleness {} + overhead {} s, {} cores, \
+            "{} of {}: effort {} s = work {} + idleness {} + overhead {} s, {}, \
              {:.1} % of {} samples rooted{missing}",
             self.view.kind.name(),
             names::middle(&one_line(&run.program), 40),
@@ -160,7 +160,7 @@ impl Printer<'_> {
             seconds(self.view.totals[WORK]),
             seconds(self.view.totals[IDLENESS]),
             seconds(self.view.totals[OVERHEAD]),
-            run.cores,
+            names::counted(u64::from(run.cores), "core"),
             run.rooted_percent(),
             run.samples,
         );

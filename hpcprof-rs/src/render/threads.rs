@@ -301,10 +301,7 @@ fn process_fields(t: &Thread) -> String {
 }
 
 fn counted(threads: usize) -> String {
-    match threads {
-        1 => "1 thread".to_owned(),
-        n => format!("{n} threads"),
-    }
+    names::counted(threads as u64, "thread")
 }
 
 /// A value to read; `is_plain` for a number without a unit.
