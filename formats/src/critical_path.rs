@@ -79,6 +79,8 @@ pub struct CriticalPath<P = Site, N = ProcedureName> {
     pub spawn_cost: u64,
     /// Cost of any other edge.
     pub message_cost: u64,
+    /// The edges' costs are a part of the path: a segment's time has those of the edges by which it begins.
+    pub edges: bool,
     /// What is saved of a procedure in its `faster_span`, in [`PARTS`]; 0: nobody has asked for it.
     pub faster: u32,
     /// The path in its order; the times add up to the span.
@@ -281,6 +283,13 @@ pub struct OnPath {
     pub time: u64,
 }
 
+/// Nanoseconds in which a running thread sees what another one has done, on usual machines. Threads that sleep
+/// take 10 µs and more.
+pub const MESSAGE: u64 = 150;
+
+/// A spawn costs so many messages, since a thief must look and claim the task.
+pub const SPAWNS: u64 = 2;
+
 /// Activity of fewer nanoseconds starts nothing by itself.
 pub const SHORT: u64 = 10_000;
 
@@ -371,7 +380,7 @@ pub struct Prediction {
 impl<P, N> CriticalPath<P, N> {
     /// What a number of workers would take.
     pub fn prediction(&self, workers: u32) -> Prediction {
-        let (least, upper) = bounds(self.work as f64, self.span as f64, workers);
+        let (least, upper) = self.bounds(self.work as f64, self.span as f64, workers);
         Prediction {
             workers,
             time: self.by_levels(workers).max(least).min(upper),
@@ -394,7 +403,8 @@ impl<P, N> CriticalPath<P, N> {
             sum += match level.cores <= WORKERS[WORKERS.len() - 1] {
                 true => rounds(level.cores) * level_time + step * more,
                 false => level_time + (level_work - level_time) / f64::from(workers),
-            };
+            }
+            .max(level_time);
         }
         sum + time.max(0.0) + work.max(0.0) / f64::from(workers)
     }
@@ -443,13 +453,44 @@ impl<P, N> CriticalPath<P, N> {
     /// The time for a number of workers with other work and another span: as far between its bounds as the
     /// prediction is.
     fn with(&self, work: f64, span: f64, workers: u32) -> f64 {
-        let (lower, upper) = bounds(self.work as f64, self.span as f64, workers);
+        let (lower, upper) = self.bounds(self.work as f64, self.span as f64, workers);
         let above = match upper > lower {
             true => (self.prediction(workers).time - lower) / (upper - lower),
             false => 1.0,
         };
-        let (lower, upper) = bounds(work, span, workers);
+        let (lower, upper) = self.bounds(work, span, workers);
         lower + above * (upper - lower)
+    }
+
+    /// Of the time on a number of workers, the least and the greatest that work and span allow.
+    fn bounds(&self, work: f64, span: f64, workers: u32) -> (f64, f64) {
+        let beside = (work + self.edge_time() as f64 - span).max(0.0) / f64::from(workers);
+        ((work / f64::from(workers)).max(span), beside + span)
+    }
+
+    /// What of a segment's time is that of the edges by which it begins; of folded ones that is not known.
+    pub fn edge_time_of(&self, segment: &Segment<P>) -> u64 {
+        match segment.edge {
+            Edge::Start | Edge::Folded => 0,
+            Edge::Spawn => self.cost_of(segment, self.spawn_cost),
+            _ => self.cost_of(segment, self.message_cost),
+        }
+    }
+
+    fn cost_of(&self, segment: &Segment<P>, cost: u64) -> u64 {
+        let cost = if self.edges { cost } else { 0 };
+        segment.count.saturating_mul(cost).min(segment.time)
+    }
+
+    /// The time of the path's edges; an upper bound where segments were folded.
+    pub fn edge_time(&self) -> u64 {
+        let segments = self.segments.iter().filter(|_| self.edges);
+        let most = self.spawn_cost.max(self.message_cost);
+        let time = |segment: &Segment<P>| match segment.edge {
+            Edge::Folded => self.cost_of(segment, most),
+            _ => self.edge_time_of(segment),
+        };
+        segments.map(time).fold(0, u64::saturating_add)
     }
 
     /// By how much the span is shorter if a procedure takes no time.
@@ -538,6 +579,7 @@ impl<P, N> CriticalPath<P, N> {
             wall: self.wall,
             spawn_cost: self.spawn_cost,
             message_cost: self.message_cost,
+            edges: self.edges,
             faster: self.faster,
             segments,
             procedures: procedures.collect(),
@@ -561,10 +603,11 @@ impl<P: Ord, N> CriticalPath<P, N> {
         // What starts a segment that follows.
         let mut next: Option<&P> = None;
         for segment in &self.segments {
-            let one = segment.time / segment.count.max(1);
+            let time = segment.time - self.edge_time_of(segment);
+            let one = time / segment.count.max(1);
             let cause = next.filter(|_| segment.edge.is_start());
             next = cause.filter(|_| one < short).or(Some(&segment.end));
-            for (place, time) in [(cause, one), (cause.and(next), segment.time - one)] {
+            for (place, time) in [(cause, one), (cause.and(next), time - one)] {
                 if let Some(place) = place {
                     let sum = on_path.entry(place).or_default();
                     *sum = sum.saturating_add(time);
@@ -591,12 +634,6 @@ impl CriticalPath {
         });
         sites.chain(functions)
     }
-}
-
-/// Of the time on a number of workers, the least and the greatest that work and span allow.
-fn bounds(work: f64, span: f64, workers: u32) -> (f64, f64) {
-    let beside = (work - span).max(0.0) / f64::from(workers);
-    ((work / f64::from(workers)).max(span), beside + span)
 }
 
 /// A part by the whole; 0 if that is 0.

@@ -8,7 +8,7 @@ use crate::model::metrics::{IDLENESS, OVERHEAD, WORK};
 /// `PRAGMA application_id`: "HPCR".
 pub const APPLICATION_ID: i64 = 0x4850_4352;
 /// `PRAGMA user_version`.
-pub const VERSION: i64 = 10;
+pub const VERSION: i64 = 11;
 /// The catalogue within a database directory.
 pub const FILE_NAME: &str = "database.sqlite";
 /// Folder of what is known of each run, as Parquet.

@@ -434,6 +434,39 @@ fn doubts_come_first() {
     assert!(elements(&json(&self::database(&run), &[]), "doubts").contains(&json!(few)));
 }
 
+/// Where edges are a part of the path, each has a row before the activity that it begins.
+#[test]
+fn edges_have_rows_of_their_own() {
+    let mut run = tracked(&JOIN);
+    let path = path_of(&mut run);
+    (path.edges, path.spawn_cost, path.message_cost) = (true, 5 * MS, MS);
+    let database = database(&run);
+    let path = json(&database, &[]);
+    let rows = elements(&path, "segments").iter();
+    let rows = rows.map(|s| (s["kind"].clone(), s["edge"].clone(), ms(&s["seconds"])));
+    let expected = [
+        ("activity", "start", 10),
+        ("edge", "spawn", 5),
+        ("activity", "spawn", 45),
+        ("edge", "join", 1),
+        ("activity", "join", 4),
+    ];
+    let expected = expected.map(|(kind, edge, time)| (json!(kind), json!(edge), time));
+    assert_eq!(Vec::from_iter(rows), expected);
+    let spawn = &elements(&path, "segments")[1];
+    assert_eq!((&spawn["thread"], &spawn["begin"]["name"]), (&json!(7), &json!("app::main")));
+    assert_eq!(
+        (ms(&path["edges"]), &json(&self::database(&tracked(&JOIN)), &[])["edges"]),
+        (6, &json!(null))
+    );
+    // No schedule takes longer in which a worker is idle only for want of work, or while all wait for edges.
+    assert_eq!(ms(&path["prediction"][1]["upper"]), (95 + 6 - 65) / 2 + 65);
+    let page = page(&database, &[]);
+    let flat = page.split_whitespace().collect::<Vec<_>>().join(" ");
+    has(&flat, "an edge costs 1000 us, a spawn 5000 us: 6.000 ms of the span");
+    has(&flat, "5.000 7.7 % spawn 45.000 69 % 7");
+}
+
 /// Equal consecutive rounds of a path are one loop on the screen, and all of them are in the JSON.
 /// Those of one place are one, and a late begin of what runs beside the path is worth a line.
 #[test]

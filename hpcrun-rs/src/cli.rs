@@ -2,6 +2,7 @@
 
 use crate::failure::Failure;
 use clap::Parser;
+use hpc_formats::critical_path::MESSAGE;
 use hpc_formats::environment::{ALL_CORES, MAX_RATE};
 use hpc_formats::message;
 use hpc_formats::profile::LOCK_WAIT;
@@ -57,10 +58,12 @@ pub(crate) struct Options {
     /// Track the critical path, too: the longest chain of CPU time over all threads, which bounds the time on
     /// any number of cores. Prints its summary at the end. With `every:TIME` (`10s`, `5m`, `1h`) it is also
     /// written every so often while the program runs. With `signal:USR1` or `signal:USR2` it is tracked from
-    /// one such signal to the next, and written then; a comma joins both.
-    #[arg(long, value_name = "every:TIME,signal:NAME", num_args = 0..=1, require_equals = true,
+    /// one such signal to the next, and written then. With `edges` the costs of edges are a part of the path,
+    /// and take part in its choice: 150 ns, or those of `edges:TIME` (`800ns`, `10us`), for any edge but a
+    /// spawn, which costs twice that. Commas join these.
+    #[arg(long, value_name = "every:TIME,signal:NAME,edges[:TIME]", num_args = 0..=1, require_equals = true,
           default_missing_value = "")]
-    pub(crate) critical_path: Option<WhileRunning>,
+    pub(crate) critical_path: Option<Tracking>,
 
     /// With --critical-path: what the span and the time would be if a procedure, or marked code, was so many
     /// times as fast, exactly. One factor a run; `hpcprof-rs critical-path --faster` gives bounds for others.
@@ -121,31 +124,47 @@ impl std::str::FromStr for CoresOption {
     }
 }
 
-/// What is done with the critical path while the program runs.
+/// How the critical path is tracked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct WhileRunning {
+pub(crate) struct Tracking {
     /// After how many seconds it is written; 0: never.
     pub(crate) every: u32,
     /// The number of the signal that starts and stops the tracking; 0: it is tracked from the start.
     pub(crate) signal: i32,
+    /// What an edge costs on the path, in nanoseconds; 0: nothing.
+    pub(crate) edges: u64,
 }
 
-impl std::str::FromStr for WhileRunning {
+impl std::str::FromStr for Tracking {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let mut wanted = WhileRunning::default();
+        let mut wanted = Tracking::default();
         for part in text.split(',').filter(|_| !text.is_empty()) {
             match part.split_once(':') {
                 Some(("every", time)) => wanted.every = seconds(time)?,
                 Some(("signal", "USR1")) => wanted.signal = Signal::SIGUSR1 as i32,
                 Some(("signal", "USR2")) => wanted.signal = Signal::SIGUSR2 as i32,
                 Some(("signal", _)) => return Err("the signal is USR1 or USR2".to_owned()),
-                _ => return Err("expected `every:TIME`, `signal:NAME` or both".to_owned()),
+                Some(("edges", time)) => wanted.edges = nanoseconds(time)?,
+                None if part == "edges" => wanted.edges = MESSAGE,
+                _ => {
+                    return Err("expected `every:TIME`, `signal:NAME`, `edges` or several of them".to_owned());
+                }
             }
         }
         Ok(wanted)
     }
+}
+
+/// The cost of an edge. Twice that of all edges that a run can have is a number, still.
+fn nanoseconds(time: &str) -> Result<u64, String> {
+    let units = [("ns", 1), ("us", 1000), ("ms", 1_000_000)];
+    let cost = units.iter().find_map(|(unit, factor)| {
+        let number = time.strip_suffix(unit)?.parse::<u64>().ok()?;
+        number.checked_mul(*factor).filter(|cost| (1..=1_000_000_000).contains(cost))
+    });
+    cost.ok_or_else(|| "expected `edges:` and a time up to 1000ms, such as 800ns or 10us".to_owned())
 }
 
 /// Bytes of a trace.
@@ -310,7 +329,7 @@ mod tests {
 
     #[test]
     fn what_is_done_while_the_program_runs() {
-        let wanted = |text: &str| text.parse().map(|w: WhileRunning| (w.every, w.signal));
+        let wanted = |text: &str| text.parse().map(|w: Tracking| (w.every, w.signal));
         assert_eq!(wanted(""), Ok((0, 0)));
         assert_eq!(wanted("every:10s"), Ok((10, 0)));
         assert_eq!(wanted("every:2m"), Ok((120, 0)));
@@ -327,11 +346,18 @@ mod tests {
             "every:1s,",
             "signal:KILL",
             "signal:",
+            "edges:",
+            "edges:0us",
+            "edges:2s",
+            "edges:1001ms",
         ] {
             assert!(wanted(bad).is_err(), "{bad}");
         }
         let o = Options::parse_from(["hpcrun-rs", "--critical-path", "prog"]);
-        let wanted = Some(WhileRunning::default());
+        for (text, cost) in [("edges", 150), ("edges:800ns", 800), ("every:1s,edges:10us", 10_000)] {
+            assert_eq!(text.parse::<Tracking>().map(|w| w.edges), Ok(cost));
+        }
+        let wanted = Some(Tracking::default());
         assert_eq!((o.critical_path, o.program.len()), (wanted, 1));
     }
 

@@ -1,6 +1,6 @@
 //! The program's command: its own arguments, and the environment that loads the sampler.
 
-use crate::cli::{Events, WhileRunning};
+use crate::cli::{Events, Tracking};
 use hpc_formats::environment as names;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt;
@@ -11,7 +11,7 @@ use std::process::Command;
 pub(crate) struct Settings<'a> {
     pub(crate) events: Events,
     pub(crate) cores: u32,
-    pub(crate) critical_path: Option<WhileRunning>,
+    pub(crate) critical_path: Option<Tracking>,
     /// What is saved of a procedure that is faster.
     pub(crate) saved: u32,
     /// Most bytes of a process's trace.
@@ -57,8 +57,8 @@ pub(crate) fn add_sampler(command: &mut Command, settings: &Settings<'_>) {
     if let Some(table) = settings.inlined {
         command.env(names::ENV_INLINED, table);
     }
-    if let Some(WhileRunning { every, signal }) = settings.critical_path {
-        command.env(names::ENV_CRITICAL_PATH, format!("{every} {signal} {}", settings.saved));
+    if let Some(Tracking { every, signal, edges }) = settings.critical_path {
+        command.env(names::ENV_CRITICAL_PATH, format!("{every} {signal} {} {edges}", settings.saved));
     }
 }
 

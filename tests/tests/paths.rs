@@ -519,6 +519,20 @@ fn signals_start_and_stop_the_tracking() {
     assert!(run.stderr().contains("no longer tracked"));
 }
 
+/// A spawn and a join are on the path, with the costs that they were given.
+#[test]
+fn edges_may_be_a_part_of_the_path() {
+    let _cores = exclusive_cores();
+    let spec = Spec::new("path-edges", c_program("paths")).arguments(&["join"]);
+    let run = spec.critical_path("edges:10ms").succeed();
+    let path = run.critical_path();
+    let segments: u64 = path.segments.iter().map(|segment| segment.time).sum();
+    assert_eq!((segments, path.burdened_span), (path.span, path.span));
+    assert_eq!(path.edge_time(), 30_000_000, "{path:?}");
+    let (span, _) = join().longest(&Times::of_run(&run), None);
+    assert!(is_close(seconds(path.span - path.edge_time()), span, 1), "{path:?}");
+}
+
 /// A program that is killed leaves what was written in between.
 #[test]
 fn the_path_is_written_while_the_program_runs() {

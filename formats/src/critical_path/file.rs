@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 pub static KIND: Kind = Kind {
     name: "critical path",
     magic: *b"HPCRPATH",
-    major: 7,
+    major: 8,
     minor: 0,
     remedy: "measure again, with the hpcrun-rs of hpcprof-rs's release",
 };
@@ -38,8 +38,8 @@ structures! {
     Start<u32>, Start { place edge first count time beside }
     Quality, Quality { resyncs exact_edges woken_edges grains lost_edges }
     Numbered, CriticalPath {
-        pid image complete work span burdened_span span_at_least wall spawn_cost message_cost faster levels
-        quality segments procedures near starts on_path threads rank ranks
+        pid image complete work span burdened_span span_at_least wall spawn_cost message_cost edges
+        faster levels quality segments procedures near starts on_path threads rank ranks
     }
     RankShare, RankShare { rank work on_path }
     Rank<u32>, Rank { job rank ranks savings names first segments contexts exports }
@@ -197,6 +197,7 @@ mod tests {
             wall: 80,
             spawn_cost: 4,
             message_cost: 2,
+            edges: true,
             faster: 5000,
             segments: vec![
                 segment(Site::Unknown, source(3), Edge::Start, Some(0), 10),

@@ -1,6 +1,6 @@
 //! A critical path as JSON: the schema `hpcprof-rs/critical-path/1`, for reports and views alike.
 
-use super::{CriticalPath, Place, WORKERS};
+use super::{CriticalPath, Place, Segment, WORKERS};
 use crate::json::{Float, OrNull, Seconds, Text, list, members, object};
 use std::fmt::Display;
 
@@ -55,17 +55,25 @@ impl<P, N> CriticalPath<P, N> {
                 ("work", &Seconds(level.work)),
             ])
         });
-        let segments = self.segments.iter().map(|s| {
+        let row = |s: &Segment<P>, kind: &str, time, (begin, end)| {
             object(&[
+                ("kind", &Text(kind)),
                 ("rank", &OrNull(s.rank)),
                 ("thread", &OrNull(s.thread)),
-                ("seconds", &Seconds(s.time)),
-                ("share", &Float(self.share(s.time))),
+                ("seconds", &Seconds(time)),
+                ("share", &Float(self.share(time))),
                 ("count", &s.count),
                 ("edge", &Text(s.edge.name())),
-                ("begin", &at(&s.begin)),
-                ("end", &at(&s.end)),
+                ("begin", &at(begin)),
+                ("end", &at(end)),
             ])
+        };
+        let ends = self.segments.iter().map(|s| &s.end);
+        let before = self.segments.first().map(|s| &s.begin).into_iter().chain(ends);
+        let segments = self.segments.iter().zip(before).flat_map(|(s, before)| {
+            let time = self.edge_time_of(s);
+            let edge = (time > 0).then(|| row(s, "edge", time, (before, &s.begin)));
+            edge.into_iter().chain([row(s, "activity", s.time - time, (&s.begin, &s.end))])
         });
         let procedures = self.procedures.iter().filter_map(|p| {
             let place = procedure(&p.name)?.members();
@@ -131,6 +139,7 @@ impl<P, N> CriticalPath<P, N> {
             ("parallelism", &Float(self.parallelism())),
             ("spawn_cost", &Seconds(self.spawn_cost)),
             ("message_cost", &Seconds(self.message_cost)),
+            ("edges", &OrNull(self.edges.then(|| Seconds(self.edge_time())))),
         ]);
         let lists = members(&[
             ("strands", &OrNull(self.strands())),

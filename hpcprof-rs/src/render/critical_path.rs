@@ -189,6 +189,12 @@ impl<'a> Page<'a> {
             false => String::new(),
         };
         let costs = match ratio(path.burdened_span, path.span) >= NOTABLE_COSTS {
+            _ if path.edges => format!(
+                "; an edge costs {} us, a spawn {} us: {} of the span",
+                path.message_cost as f64 / 1e3,
+                path.spawn_cost as f64 / 1e3,
+                time(path.edge_time())
+            ),
             true => format!("; span with the edges' costs {}", time(path.burdened_span)),
             false => String::new(),
         };
@@ -265,7 +271,16 @@ impl<'a> Page<'a> {
         let mut table = self.table(&[(scale.0, 9), ("share", 7)], &title)?;
         let mut work: Vec<(&Part<Arc<Place>>, &str)> = parts.iter().rev().map(|p| (p, "")).collect();
         while let Some((part, indent)) = work.pop() {
-            let cells = [scale.number(part.time()), percent(part.time(), path.span)];
+            let edge_time = match part {
+                Part::Segment(segment) => path.edge_time_of(segment),
+                Part::Loop(..) | Part::Rest(..) => 0,
+            };
+            let cells = |time| [scale.number(time), percent(time, path.span)];
+            if let (Part::Segment(segment), 1..) = (part, edge_time) {
+                let line = format!("{indent}{:<17}{}", segment.edge.name(), times(segment.count));
+                table.row(cells(edge_time), |_| line)?;
+            }
+            let cells = cells(part.time() - edge_time);
             table.row(cells, |room| match part {
                 Part::Loop(rounds, parts) => {
                     work.extend(parts.iter().rev().map(|p| (p, "  ")));
@@ -279,12 +294,9 @@ impl<'a> Page<'a> {
                         (rank, None | Some(1)) => number(rank),
                         (rank, thread) => format!("{}:{}", number(rank), number(thread)),
                     };
-                    let times = match segment.count {
-                        1 => String::new(),
-                        n => format!("x {n}  "),
-                    };
-                    let edge = format!("{indent}{}", segment.edge.name());
-                    let line = format!("{edge:<9}{thread:>8}  {times}");
+                    let edge = if edge_time > 0 { "" } else { segment.edge.name() };
+                    let edge = format!("{indent}{edge}");
+                    let line = format!("{edge:<9}{thread:>8}  {}", times(segment.count));
                     let room = room.saturating_sub(line.chars().count()).max(LEAST_PLACE);
                     match segment.edge {
                         Edge::Folded => format!("{line}the oldest subpaths of a long path"),
@@ -404,6 +416,10 @@ fn begin(segment: &Segment) -> Place {
         true => Place { name: "[start]".to_owned(), ..place },
         false => place,
     }
+}
+
+fn times(count: u64) -> String {
+    if count == 1 { String::new() } else { format!("x {count}  ") }
 }
 
 fn number(n: Option<u32>) -> String {

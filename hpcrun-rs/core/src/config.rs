@@ -40,6 +40,8 @@ pub struct Tracking {
     pub signal: i32,
     /// As [`critical_path::Settings::faster`].
     pub faster: u32,
+    /// What an edge costs that is no spawn, in nanoseconds, if that is a part of the path; else 0.
+    pub edges: u64,
 }
 
 impl Tracking {
@@ -49,6 +51,7 @@ impl Tracking {
             every: numbers.next()??,
             signal: i32::try_from(numbers.next()??).ok()?,
             faster: numbers.next()??.try_into().ok().filter(|parts| *parts <= PARTS)?,
+            edges: numbers.next()??,
         };
         numbers.next().is_none().then_some(tracking)
     }
@@ -119,7 +122,7 @@ impl Config {
                 None => None,
                 Some(numbers) => Some(
                     Tracking::parse(&numbers)
-                        .ok_or_else(|| format!("{ENV_CRITICAL_PATH}={numbers} is not three numbers"))?,
+                        .ok_or_else(|| format!("{ENV_CRITICAL_PATH}={numbers} is not four numbers"))?,
                 ),
             },
             trace: match text(ENV_TRACE) {

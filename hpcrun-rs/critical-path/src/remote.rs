@@ -16,7 +16,7 @@ use hpcrun_abi::{MARK, RemoteStrand, SAVINGS, Saving};
 
 use crate::clock::Clock;
 use crate::lock;
-use crate::path::{List, Segment, Site, Tree, remote};
+use crate::path::{Edge, List, Segment, Site, Tree, remote};
 use crate::report::on_path;
 use crate::sampled::{ContextTree, OnPath};
 use crate::savings::Savings;
@@ -153,10 +153,11 @@ impl<C: Clock> Thread<'_, C> {
             return self.lose(if untracked { Lost::Untracked } else { Lost::OtherSession });
         }
         let at = self.reach_if_active(at.into());
+        let transition = self.transition(at, Edge::Message);
         if remote.count != 0 || self.strand.has_savings() {
-            self.strand.merge_savings(remote, &mut self.received);
+            self.strand.merge_savings(remote, transition.weight, &mut self.received);
         }
-        self.merge_remote(remote, at);
+        self.merge_remote(remote, transition);
     }
 }
 

@@ -54,6 +54,7 @@ impl Tracker {
                 wall,
                 spawn_cost: self.settings.spawn_cost,
                 message_cost: self.settings.message_cost,
+                edges: self.settings.edges,
                 faster: self.settings.faster,
                 procedures,
                 quality: Quality {

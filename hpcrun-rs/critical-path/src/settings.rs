@@ -2,11 +2,7 @@
 //!
 //! One duty: the settings of a tracker, and what they are if nothing else is said.
 
-use hpc_formats::critical_path::{DIVIDED, SHORT};
-
-/// Nanoseconds in which a running thread sees what another one has done, on usual machines. A spawn takes
-/// twice that, since a thief must look and claim the task. Threads that sleep take 10 µs and more.
-const MESSAGE: u64 = 150;
+use hpc_formats::critical_path::{DIVIDED, MESSAGE, SHORT, SPAWNS};
 
 /// How a program is tracked.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -16,10 +12,12 @@ pub struct Settings {
     pub nodes: usize,
     /// Segments that a path keeps at most; the oldest half is folded beyond. At least 16.
     pub segments: u32,
-    /// Cost of a spawn (the paper's sigma) in nanoseconds; part of the burdened span only.
+    /// Cost of a spawn (the paper's sigma) in nanoseconds; part of the burdened span.
     pub spawn_cost: u64,
-    /// Cost of any other edge (the paper's kappa) in nanoseconds; part of the burdened span only.
+    /// Cost of any other edge (the paper's kappa) in nanoseconds; part of the burdened span.
     pub message_cost: u64,
+    /// The edges' costs are a part of every chain, so of the span, and take part in the choice of the path.
+    pub edges: bool,
     /// What an operation takes, in nanoseconds, that is no activity of the program.
     pub operation_cost: u64,
     /// A fork of less activity than this, in nanoseconds, is followed without the forks inside of its halves,
@@ -48,8 +46,9 @@ impl Default for Settings {
         Settings {
             nodes: 1 << 19,
             segments: 1 << 13,
-            spawn_cost: 2 * MESSAGE,
+            spawn_cost: SPAWNS * MESSAGE,
             message_cost: MESSAGE,
+            edges: false,
             operation_cost: 0,
             grain: 0,
             level: 4096,

@@ -78,6 +78,8 @@ pub(crate) struct Transition {
     pub(crate) edge: Edge,
     pub(crate) thread: u32,
     pub(crate) cost: u64,
+    /// What of the cost is a part of the chain.
+    pub(crate) weight: u64,
 }
 
 /// What strands are made of.
@@ -224,10 +226,20 @@ impl Strand {
         }
     }
 
-    /// The strand ends its segment where it is, and begins another one.
+    /// The strand is at the end of the edge by which it goes on next.
+    #[inline]
+    pub(crate) fn cross(&mut self, edge: &Transition) {
+        self.0.burdened += edge.cost;
+        self.0.length += edge.weight;
+        self.0.grain.least += edge.weight;
+    }
+
+    /// The strand ends its segment where it is, before the edge that it has [crossed](Self::cross), and
+    /// begins another one, of which the edge is a part.
     #[inline]
     pub(crate) fn proceed(&mut self, memory: &mut Memory<'_>, transition: &Transition) {
-        let segment = self.open_segment();
+        let mut segment = self.open_segment();
+        segment.time -= transition.weight;
         let keep = memory.settings.segments / 2;
         self.0.list.append(memory.arena, &mut memory.spare.nodes, segment, keep);
         self.begin_segment(transition);
@@ -240,7 +252,7 @@ impl Strand {
             begin: transition.to,
             edge: transition.edge,
             thread: transition.thread,
-            closed: length,
+            closed: length - transition.weight,
             placed: length,
             context: Site(0),
         };
@@ -249,7 +261,7 @@ impl Strand {
     /// The strand had to wait for `other`: the longer of the two goes on.
     #[inline]
     pub(crate) fn merge(&mut self, memory: &mut Memory<'_>, mut other: Strand, transition: &Transition) {
-        other.0.burdened += transition.cost;
+        other.cross(transition);
         // The common length, if they come from a fork.
         let since = other.0.of.since.or(self.parted(&other));
         if other.0.length > self.0.length {
@@ -292,9 +304,9 @@ impl Strand {
 
     /// Merges the savings with those of another process's strand. `marks` is for use here.
     #[inline(never)]
-    pub(crate) fn merge_savings(&mut self, remote: &RemoteStrand, marks: &mut Savings) {
-        let chain = &mut *self.0;
-        let (gap, is_longer) = (remote.length.abs_diff(chain.length), remote.length > chain.length);
+    pub(crate) fn merge_savings(&mut self, remote: &RemoteStrand, weight: u64, marks: &mut Savings) {
+        let (chain, length) = (&mut *self.0, remote.length + weight);
+        let (gap, is_longer) = (length.abs_diff(chain.length), length > chain.length);
         marks.receive(remote.marks());
         if is_longer {
             core::mem::swap(&mut chain.marks, marks);
@@ -311,10 +323,10 @@ impl Strand {
         remote: &RemoteStrand,
         transition: &Transition,
     ) {
-        let chain = &mut *self.0;
+        let (chain, length) = (&mut *self.0, remote.length + transition.weight);
         chain.burdened = chain.burdened.max(remote.burdened + transition.cost);
-        chain.grain.least = chain.grain.least.max(remote.length);
-        if remote.length <= chain.length {
+        chain.grain.least = chain.grain.least.max(length);
+        if length <= chain.length {
             return;
         }
         let branch = Near {
@@ -322,7 +334,7 @@ impl Strand {
             end: transition.to,
             thread: chain.open.thread,
             time: chain.length - chain.open.closed,
-            slack: remote.length - chain.length,
+            slack: length - chain.length,
             since: chain.open.closed,
         };
         let beside = core::mem::take(&mut chain.near);
@@ -331,7 +343,7 @@ impl Strand {
         }
         let list = List::from(remote);
         core::mem::replace(&mut chain.list, list).release(memory.arena, &mut memory.spare.nodes);
-        chain.length = remote.length;
+        chain.length = length;
         self.begin_segment(transition);
     }
 

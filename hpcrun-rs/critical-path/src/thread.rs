@@ -499,7 +499,7 @@ impl<'t, C: Clock> Thread<'t, C> {
         let mut strand = match spawned.and_then(|strand| self.same_session(strand)) {
             Some(mut strand) => {
                 let transition = self.transition(at, Edge::Spawn);
-                strand.0.burdened += transition.cost;
+                strand.cross(&transition);
                 self.with_memory(|memory, _| strand.proceed(memory, &transition));
                 self.count(Edge::Spawn);
                 strand
@@ -612,10 +612,9 @@ impl<'t, C: Clock> Thread<'t, C> {
 
     /// Merges a strand of another process, but for its savings.
     #[inline]
-    pub(crate) fn merge_remote(&mut self, remote: &RemoteStrand, at: Site) {
+    pub(crate) fn merge_remote(&mut self, remote: &RemoteStrand, transition: Transition) {
         self.has_waited = false;
-        let transition = self.transition(at, Edge::Message);
-        if remote.length > self.strand.0.length {
+        if remote.length + transition.weight > self.strand.0.length {
             // What began it is in another process.
             self.count_started();
             self.strand.0.started.by = None;
@@ -641,9 +640,13 @@ impl<'t, C: Clock> Thread<'t, C> {
                 self.add_level(from);
             }
         }
-        let transition = self.transition(at, edge);
+        let mut transition = self.transition(at, edge);
+        if other.0.of.is_relative {
+            // It has become a part of this one.
+            transition.weight = 0;
+        }
         let (length, from) = (self.strand.0.length, other.cause(&self.tracker.settings));
-        let goes_on_after = other.0.length > length;
+        let goes_on_after = other.0.length + transition.weight > length;
         if goes_on_after {
             self.count_started();
         }
@@ -705,14 +708,11 @@ impl<'t, C: Clock> Thread<'t, C> {
     }
 
     #[inline]
-    fn transition(&self, to: Site, edge: Edge) -> Transition {
+    pub(crate) fn transition(&self, to: Site, edge: Edge) -> Transition {
         let settings = &self.tracker.settings;
-        Transition {
-            to,
-            edge,
-            thread: self.number,
-            cost: if edge == Edge::Spawn { settings.spawn_cost } else { settings.message_cost },
-        }
+        let cost = if edge == Edge::Spawn { settings.spawn_cost } else { settings.message_cost };
+        let weight = if settings.edges { cost } else { 0 };
+        Transition { to, edge, thread: self.number, cost, weight }
     }
 
     #[inline]

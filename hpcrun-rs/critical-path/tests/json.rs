@@ -56,8 +56,8 @@ fn another_reader_understands_it() {
         json!({"name": name, "module": null, "file": "C:\\src\\main.rs", "line": line})
     };
     let segment = |edge: &str, seconds: f64, begin, end| {
-        json!({"rank": null, "thread": 0, "seconds": seconds, "share": seconds / 7.0, "count": 1,
-            "edge": edge, "begin": at(begin), "end": at(end)})
+        json!({"kind": "activity", "rank": null, "thread": 0, "seconds": seconds, "share": seconds / 7.0,
+            "count": 1, "edge": edge, "begin": at(begin), "end": at(end)})
     };
     let level = |cores, seconds, work| json!({"cores": cores, "seconds": seconds, "work": work});
     // The second half inherits it. Without it both take 1 since the fork, and the join 1, after 1.

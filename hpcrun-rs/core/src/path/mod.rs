@@ -32,6 +32,7 @@ use contexts::Contexts;
 pub(crate) use contexts::ThreadSamples;
 pub use critical_path::table::Tracked as OwnThread;
 use critical_path::{Lost, Settings, Site, Thread, ThreadClock, Tracker};
+use hpc_formats::critical_path::SPAWNS;
 use objects::Objects;
 use std::cell::UnsafeCell;
 use std::ptr;
@@ -112,6 +113,11 @@ pub fn start(tracking: &Tracking, in_job: bool, period: u64) {
     settings.sample_period = period;
     // Messages carry what is saved without a procedure alone.
     settings.faster = if in_job { 0 } else { tracking.faster };
+    if tracking.edges > 0 {
+        settings.edges = true;
+        settings.message_cost = tracking.edges;
+        settings.spawn_cost = tracking.edges.saturating_mul(SPAWNS);
+    }
     open(settings);
     ACTIVE.store(u8::from(tracking.signal == 0), Ordering::SeqCst);
 }

@@ -8,6 +8,8 @@ pub(crate) struct Dag {
     nodes: Vec<(Option<usize>, u64)>,
     /// Edges into each node.
     edges: Vec<Vec<(usize, u64)>>,
+    /// The edges' costs are a part of every path.
+    has_costs: bool,
 }
 
 /// The longest path of a graph.
@@ -18,6 +20,10 @@ pub(crate) struct Longest {
 }
 
 impl Dag {
+    pub(crate) fn with_costs(has_costs: bool) -> Dag {
+        Dag { has_costs, ..Dag::default() }
+    }
+
     /// A node after all of `before`, each edge with its cost. Nodes are made in a topological order.
     pub(crate) fn node(&mut self, procedure: Option<usize>, time: u64, before: &[(usize, u64)]) -> usize {
         assert!(before.iter().all(|(node, _)| *node < self.nodes.len()));
@@ -38,10 +44,8 @@ impl Dag {
 
     /// The longest path if some procedures take no time.
     pub(crate) fn longest_without(&self, is_zeroed: impl Fn(usize) -> bool, with_costs: bool) -> Longest {
-        self.longest_with(
-            |procedure, time| if procedure.is_some_and(&is_zeroed) { 0 } else { time },
-            with_costs,
-        )
+        let own = |procedure: Option<usize>, time| if procedure.is_some_and(&is_zeroed) { 0 } else { time };
+        self.longest_with(own, u64::from(with_costs || self.has_costs))
     }
 
     /// The longest path's length if some procedures take less time by so many parts of `PARTS`.
@@ -49,15 +53,15 @@ impl Dag {
         let all = u64::from(PARTS);
         let left = |faster: bool| if faster { all - u64::from(saved) } else { all };
         let time = |procedure: Option<usize>, time: u64| time * left(procedure.is_some_and(&is_faster));
-        self.longest_with(time, false).length.div_ceil(all)
+        self.longest_with(time, if self.has_costs { all } else { 0 }).length.div_ceil(all)
     }
 
-    fn longest_with(&self, own: impl Fn(Option<usize>, u64) -> u64, with_costs: bool) -> Longest {
+    /// A path has so many times the cost of each edge.
+    fn longest_with(&self, own: impl Fn(Option<usize>, u64) -> u64, costs: u64) -> Longest {
         let mut ends: Vec<u64> = Vec::new();
         let mut from: Vec<Option<usize>> = Vec::new();
         for ((procedure, time), edges) in self.nodes.iter().zip(&self.edges) {
-            let arrival =
-                |(node, cost): &(usize, u64)| (ends[*node] + if with_costs { *cost } else { 0 }, *node);
+            let arrival = |(node, cost): &(usize, u64)| (ends[*node] + costs * cost, *node);
             let last = edges.iter().map(arrival).max_by_key(|(end, _)| *end);
             let end = last.map_or(0, |(end, _)| end) + own(*procedure, *time);
             from.push(last.map(|(_, node)| node));
@@ -73,7 +77,8 @@ impl Dag {
     fn moments(&self) -> (Vec<(u64, u64)>, Vec<u64>) {
         let mut runs: Vec<(u64, u64)> = Vec::new();
         for ((_, time), edges) in self.nodes.iter().zip(&self.edges) {
-            let begin = edges.iter().map(|(node, _)| runs[*node].1).max();
+            let cost = |cost: &u64| if self.has_costs { *cost } else { 0 };
+            let begin = edges.iter().map(|(node, of_edge)| runs[*node].1 + cost(of_edge)).max();
             let begin = begin.unwrap_or(0);
             runs.push((begin, begin + time));
         }
@@ -90,11 +95,16 @@ impl Dag {
         let (mut time, mut turns) = (0, 0);
         for level in moments.windows(2) {
             let is_in = |(begin, end): &&(u64, u64)| *begin <= level[0] && level[1] <= *end;
-            let rounds = (runs.iter().filter(is_in).count() as u64).div_ceil(workers);
+            // Where nobody is active, all wait for an edge.
+            let rounds = (runs.iter().filter(is_in).count() as u64).div_ceil(workers).max(1);
             time += (level[1] - level[0]) * rounds;
             turns += rounds;
         }
         (time as f64, turns)
+    }
+
+    pub(crate) fn time(&self, node: usize) -> u64 {
+        self.nodes[node].1
     }
 
     /// The time of a procedure on a path.

@@ -12,9 +12,10 @@ use crate::world::{MESSAGE_COST, Simulated};
 /// Less than a message has savings for.
 const NAMES: [&str; 8] = ["a", "b", "c", "d", "e", "f", "g", "h"];
 
-fn trackers(count: usize) -> Vec<Tracker> {
+fn trackers(count: usize, edges: bool) -> Vec<Tracker> {
     let mut settings = Settings::default();
     settings.message_cost = MESSAGE_COST;
+    settings.edges = edges;
     (0..count).map(|_| Tracker::new(settings)).collect()
 }
 
@@ -101,8 +102,9 @@ fn parts(trackers: &[Tracker], last: usize) -> Vec<(usize, Vec<Segment>)> {
 fn random_messages_between_processes() {
     for seed in 1..300 {
         let mut random = Random(seed * 0x9e37_79b9);
-        let trackers = trackers(1 + random.below(4));
-        let mut dag = Dag::default();
+        let has_costs = seed % 2 == 0;
+        let trackers = trackers(1 + random.below(4), has_costs);
+        let mut dag = Dag::with_costs(has_costs);
         let mut all = processes(&trackers, &mut dag);
         let mut sent: Vec<(usize, (RemoteStrand, usize))> = Vec::new();
         for _ in 0..random.below(200) {
@@ -161,7 +163,7 @@ fn check(trackers: &[Tracker], dag: &Dag) {
 
 #[test]
 fn a_procedure_that_is_known_from_a_message_is_marked_later() {
-    let trackers = trackers(2);
+    let trackers = trackers(2, false);
     let mut dag = Dag::default();
     let mut all = processes(&trackers, &mut dag);
     all[0].spin(&mut dag, 3, &trackers[0], 50);
@@ -181,7 +183,7 @@ fn a_procedure_that_is_known_from_a_message_is_marked_later() {
 #[test]
 fn the_oldest_exports_are_forgotten() {
     const MESSAGES: u64 = 70_000;
-    let trackers = trackers(2);
+    let trackers = trackers(2, false);
     let mut dag = Dag::default();
     let mut all = processes(&trackers, &mut dag);
     let mut last = None;

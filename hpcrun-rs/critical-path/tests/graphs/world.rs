@@ -81,6 +81,11 @@ pub(crate) struct Pipe {
 
 impl World {
     pub(crate) fn new() -> Self {
+        World::with_edges(false)
+    }
+
+    /// Of which the edges' costs are a part of the path.
+    pub(crate) fn with_edges(edges: bool) -> Self {
         let mut settings = Settings::default();
         settings.spawn_cost = SPAWN_COST;
         settings.message_cost = MESSAGE_COST;
@@ -88,7 +93,9 @@ impl World {
         settings.level = 1;
         settings.share = 0;
         settings.faster = SAVED;
-        World { tracker: Tracker::new(settings), dag: RefCell::default(), names: RefCell::default() }
+        settings.edges = edges;
+        let dag = RefCell::new(Dag::with_costs(edges));
+        World { tracker: Tracker::new(settings), dag, names: RefCell::default() }
     }
 
     /// A fiber of whose creation nothing is known.
@@ -140,6 +147,8 @@ impl World {
         assert_eq!(report.burdened_span, dag.longest(None, true).length);
         let sum: u64 = report.segments.iter().map(|s| s.time).sum();
         assert_eq!(sum, report.span, "the segments' times");
+        let costs = report.span - longest.path.iter().map(|node| dag.time(*node)).sum::<u64>();
+        assert_eq!(report.edge_time(), costs, "the edges' part of it");
         for (number, name) in self.names.borrow().iter().enumerate() {
             let found = report.procedures.iter().find(|p| p.name == *name);
             let found = found.expect("every procedure is reported");
