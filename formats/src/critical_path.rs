@@ -283,8 +283,8 @@ pub struct OnPath {
     pub time: u64,
 }
 
-/// Nanoseconds in which a running thread sees what another one has done, on usual machines. Threads that sleep
-/// take 10 µs and more.
+/// Nanoseconds in which a running thread sees what another one has done, on usual machines. Threads that
+/// sleep take 10 µs and more.
 pub const MESSAGE: u64 = 150;
 
 /// A spawn costs so many messages, since a thief must look and claim the task.

@@ -189,12 +189,6 @@ impl<'a> Page<'a> {
             false => String::new(),
         };
         let costs = match ratio(path.burdened_span, path.span) >= NOTABLE_COSTS {
-            _ if path.edges => format!(
-                "; an edge costs {} us, a spawn {} us: {} of the span",
-                path.message_cost as f64 / 1e3,
-                path.spawn_cost as f64 / 1e3,
-                time(path.edge_time())
-            ),
             true => format!("; span with the edges' costs {}", time(path.burdened_span)),
             false => String::new(),
         };
@@ -211,7 +205,13 @@ impl<'a> Page<'a> {
         }
         let process =
             format!("{}, {}{costs}", name_of(process), names::counted(u64::from(process.cores), "core"));
-        writeln!(self.out, "{}", middle(&process, self.style.width))
+        writeln!(self.out, "{}", middle(&process, self.style.width))?;
+        if path.edges {
+            let [edge, spawn] = [path.message_cost, path.spawn_cost].map(|cost| cost as f64 / 1e3);
+            let all = time(path.edge_time());
+            self.paragraph(&format!("an edge costs {edge} us, a spawn {spawn} us: {all} of the span"))?;
+        }
+        Ok(())
     }
 
     /// What was asked of procedures that are faster.
@@ -385,7 +385,7 @@ impl<'a> Page<'a> {
             before = prediction.time;
             let faster = match prediction.time {
                 0.0 => "-".to_owned(),
-                time => format!("{:.2}", path.work as f64 / time),
+                time => format!("{:.2}", path.prediction(1).time / time),
             };
             let times = [prediction.time, prediction.lower, prediction.upper];
             let [time, lower, upper] = times.map(|time| scale.real(time));
