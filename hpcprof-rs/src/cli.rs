@@ -356,6 +356,10 @@ pub struct RegionsArgs {
     /// Database of a run on one worker, for serial times
     #[arg(long, value_name = "DATABASE")]
     pub serial: Option<PathBuf>,
+    /// The size that a region has in this run or, after a colon, in another database's: two or more of them
+    /// tell the least size that pays
+    #[arg(long, value_name = "NAME=SIZE[:DATABASE]", value_parser = size)]
+    pub size: Vec<(String, u64, Option<PathBuf>)>,
     /// What the workers do when a region begins
     #[arg(long, value_enum, default_value_t = Workers::Awake)]
     pub workers: Workers,
@@ -459,6 +463,15 @@ pub struct PathArgs {
     /// Subpaths that text lists; shorter ones are summed up
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub rows: usize,
+}
+
+fn size(text: &str) -> Result<(String, u64, Option<PathBuf>), String> {
+    let (size, database) = match text.find('=').and_then(|at| Some(at + text[at..].find(':')?)) {
+        Some(colon) => (&text[..colon], Some(PathBuf::from(&text[colon + 1..]))),
+        None => (text, None),
+    };
+    let (name, size) = execution(size).map_err(|_| "not NAME=SIZE or NAME=SIZE:DATABASE".to_owned())?;
+    Ok((name, size, database))
 }
 
 fn execution(text: &str) -> Result<(String, u64), String> {

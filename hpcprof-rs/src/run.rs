@@ -25,7 +25,7 @@ use crate::model::metrics::Metric;
 use crate::model::tree::Tree;
 use crate::model::warnings::Warnings;
 use crate::page::Page;
-use crate::regions::{find, overheads, print};
+use crate::regions::{find, overheads, print, whole::Whole};
 use crate::render::critical_path::PathView;
 use crate::render::diff::Comparison;
 use crate::render::json::Form;
@@ -263,6 +263,10 @@ fn regions(args: &RegionsArgs, style: Style, out: &mut impl Write) -> Result<()>
     };
     let regions = find(&catalogue)?;
     let serial = args.serial.as_deref().map(|path| find(&Catalogue::open(path)?));
+    let sizes = args.size.iter().map(|(name, size, path)| {
+        let other = path.as_deref().map(|path| find(&Catalogue::open(path)?));
+        Ok((name.clone(), *size, other.transpose()?))
+    });
     let (calibration, no_calibration) = match calibration_of(&catalogue, args.calibration.as_deref())? {
         Ok(calibration) => (Some(calibration), None),
         Err(problem) => (None, Some(problem)),
@@ -275,9 +279,14 @@ fn regions(args: &RegionsArgs, style: Style, out: &mut impl Write) -> Result<()>
         }),
         executions: args.executions.clone(),
         serial: serial.transpose()?,
+        sizes: sizes.collect::<Result<_>>()?,
     };
+    let (cores, wait) = (catalogue.statistics.cores, catalogue.statistics.wait_ns);
+    let assessed = overheads::assess(&regions, cores, &known)?;
+    let whole = Whole::predict((&regions, &assessed), cores, wait, &known);
     let report = print::Report {
-        assessed: &overheads::assess(&regions, catalogue.statistics.cores, &known)?,
+        assessed: &assessed,
+        whole: whole.as_ref(),
         catalogue: &catalogue,
         regions: &regions,
         known: &known,

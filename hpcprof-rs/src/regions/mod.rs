@@ -9,9 +9,13 @@
 //! | `construct` | which procedures are constructs |
 //! | `find` | the regions of a tree of contexts, with their sums |
 //! | `overheads` | classes of overhead, break-even, verdict, best p |
+//! | `whole` | the predicted time of the whole program |
+//! | `sizes` | the least size that pays, by runs of several sizes |
 //! | `print` | text and JSON (`hpcprof-rs/regions/1`, FORMATS.md) |
 
 pub mod construct;
 pub mod find;
 pub mod overheads;
 pub mod print;
+pub mod sizes;
+pub mod whole;

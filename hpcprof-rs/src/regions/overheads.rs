@@ -2,6 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::regions::find::{Region, Regions};
+use crate::regions::sizes::Sizes;
 use start_up::calibration::{Calibration, State};
 use start_up::model::{self, Program};
 
@@ -16,6 +17,8 @@ pub struct Known {
     pub executions: Vec<(String, u64)>,
     /// The regions of a serial run of the program.
     pub serial: Option<Regions>,
+    /// Sizes of regions, by name: in this run, or in another one with these regions.
+    pub sizes: Vec<(String, u64, Option<Regions>)>,
 }
 
 impl Known {
@@ -93,8 +96,14 @@ pub struct Assessment {
     pub gain: i64,
     /// The most executions of the same work together that pay.
     pub most_executions: Option<f64>,
+    /// What of it is serial and parallel, and how often: 0 if that is not known.
+    pub program: Program,
     /// The number of workers with the least predicted time, and that time.
     pub best: Option<(u32, f64)>,
+    /// What its sizes tell, where there are two or more.
+    pub sizes: Option<Sizes>,
+    /// With them, the least size that pays, workers awake and asleep.
+    pub least_size: [Option<u64>; 2],
 }
 
 /// The states, in the order of the arrays above.
@@ -104,33 +113,64 @@ pub const STATES: [State; 2] = [State::Awake, State::Asleep];
 pub fn assess(regions: &Regions, cores: u32, known: &Known) -> Result<Vec<Assessment>> {
     let mut executions: Vec<Option<u64>> = regions.all.iter().map(|r| r.executions).collect();
     for (name, count) in &known.executions {
-        let is_it = |r: &&Region| r.name == *name || r.name.ends_with(&format!("::{name}"));
-        let found: Vec<usize> = (0..).zip(&regions.all).filter(|(_, r)| is_it(r)).map(|f| f.0).collect();
-        let [index] = found[..] else {
-            let names: Vec<&str> = regions.all.iter().map(|r| r.name.as_str()).collect();
-            let names = names.join(", ");
-            let count = found.len();
-            return Err(Error::Usage(format!(
-                "--executions {name}: {count} regions have this name; there are: {names}"
-            )));
-        };
-        executions[index] = Some(*count);
+        executions[regions.index_of("--executions", name)?] = Some(*count);
     }
-    let assessed = regions.all.iter().zip(executions);
-    Ok(assessed.map(|(region, count)| region.assess(cores, count, known)).collect())
+    let mut sizes: Vec<Vec<(u64, f64)>> = vec![Vec::new(); executions.len()];
+    for (name, size, other) in &known.sizes {
+        let index = regions.index_of("--size", name)?;
+        let region = &regions.all[index];
+        let (region, count) = match other {
+            None => (Some(region), executions[index]),
+            Some(other) => {
+                let other = region.same_in(other);
+                (other, other.and_then(|other| other.executions))
+            }
+        };
+        let time = region.zip(count).map(|(region, count)| region.parallel.work as f64 / count.max(1) as f64);
+        let time = time.ok_or_else(|| {
+            let why = "the run has no such region, or did not count its executions";
+            Error::Usage(format!("--size {name}={size}: {why}; --executions tells those of the first run"))
+        })?;
+        sizes[index].push((*size, time));
+    }
+    let assessed = regions.all.iter().zip(executions).zip(sizes);
+    Ok(assessed.map(|((region, count), sizes)| region.assess(cores, count, sizes, known)).collect())
+}
+
+impl Regions {
+    /// The region of that name, which an option gives.
+    fn index_of(&self, option: &str, name: &str) -> Result<usize> {
+        let is_it = |r: &&Region| r.name == *name || r.name.ends_with(&format!("::{name}"));
+        let found: Vec<usize> = (0..).zip(&self.all).filter(|(_, r)| is_it(r)).map(|f| f.0).collect();
+        let [index] = found[..] else {
+            let names: Vec<&str> = self.all.iter().map(|r| r.name.as_str()).collect();
+            let (count, names) = (found.len(), names.join(", "));
+            let problem = format!("{option} {name}: {count} regions have this name; there are: {names}");
+            return Err(Error::Usage(problem));
+        };
+        Ok(index)
+    }
 }
 
 impl Region {
-    fn assess(&self, cores: u32, executions: Option<u64>, known: &Known) -> Assessment {
+    /// The same region of another run. Several of one name are told apart by their order in neither run.
+    fn same_in<'a>(&self, other: &'a Regions) -> Option<&'a Region> {
+        let is_it = |r: &&Region| (r.construct, &r.name) == (self.construct, &self.name);
+        let mut found = other.all.iter().filter(is_it);
+        found.next().filter(|_| found.next().is_none())
+    }
+
+    fn assess(
+        &self,
+        cores: u32,
+        executions: Option<u64>,
+        sizes: Vec<(u64, f64)>,
+        known: &Known,
+    ) -> Assessment {
         let (area, workers) = (self.effort(), cores.max(1));
         let work = self.serial.work + self.parallel.work;
-        let serial = known.serial.as_ref().and_then(|regions| {
-            let is_it = |r: &&Region| (r.construct, &r.name) == (self.construct, &self.name);
-            let found: Vec<&Region> = regions.all.iter().filter(is_it).collect();
-            // Several of one name are told apart by their order in neither run.
-            (found.len() == 1).then(|| found[0].serial.work + found[0].parallel.work)
-        });
-        let serial = serial.unwrap_or(work);
+        let serial = known.serial.as_ref().and_then(|regions| self.same_in(regions));
+        let serial = serial.map_or(work, |region| region.serial.work + region.parallel.work);
         let start_up = |state| self.start_up(known.calibration.as_ref(), state, workers);
         let start_up_each = STATES.map(start_up);
         let break_even = start_up_each.map(|t| t.map(|t| model::break_even(t, workers)));
@@ -161,12 +201,15 @@ impl Region {
         };
         let most_executions =
             one.filter(|t| *t > 0.0).map(|t| model::gain((serial - fixed) as f64, 0.0, workers) / t);
-        let best = known.calibration.as_ref().zip(executions).and_then(|(calibration, count)| {
-            let program = Program {
-                unparallelised: fixed as f64,
-                serial: (serial - fixed) as f64,
-                executions: count as f64,
-            };
+        let program = Program {
+            unparallelised: fixed as f64,
+            serial: (serial - fixed) as f64,
+            executions: executions.unwrap_or(0) as f64,
+        };
+        let sizes = Sizes::fit(sizes);
+        let least = |t: Option<f64>| sizes.as_ref()?.least(t?, workers);
+        let least_size = start_up_each.map(least);
+        let best = known.calibration.as_ref().filter(|_| executions.is_some()).and_then(|calibration| {
             let start_up = |p| Some((p, self.start_up(Some(calibration), known.state(), p)?));
             let most = calibration.rows.iter().map(|r| r.workers).max()?;
             let start_ups: Vec<(u32, f64)> = (2..=most).filter_map(start_up).collect();
@@ -183,11 +226,15 @@ impl Region {
             verdict,
             gain,
             most_executions,
+            program,
             best,
+            sizes,
+            least_size,
         }
     }
 
-    fn start_up(&self, from: Option<&Calibration>, state: State, workers: u32) -> Option<f64> {
+    /// t_PS of an execution on so many workers.
+    pub fn start_up(&self, from: Option<&Calibration>, state: State, workers: u32) -> Option<f64> {
         from?.start_up_ns(self.construct, self.place, state, workers)
     }
 }
@@ -196,6 +243,7 @@ impl Region {
 mod tests {
     use super::*;
     use crate::regions::find::Sums;
+    use crate::regions::whole::Whole;
     use start_up::calibration::{Construct, Place, Row};
 
     const MS: i64 = 1_000_000;
@@ -311,6 +359,46 @@ mod tests {
         assert_eq!(best(1).0, 4);
         assert_eq!(best(1000).0, 3);
         assert_eq!(best(1_000_000), (1, 710.0 * MS as f64));
+    }
+
+    /// Three regions' worth of time: 80 ms serial outside, 20 in which nobody worked.
+    #[test]
+    fn the_whole_program_is_all_of_its_regions_and_the_rest() {
+        let outside = Sums { work: 80 * MS, idleness: 80 * MS, ..Sums::default() };
+        let regions = Regions { all: vec![region()], outside };
+        let whole = |known: &Known| {
+            let assessed = assess(&regions, 2, known).expect("the name is known");
+            Whole::predict((&regions, &assessed), 2, 20 * MS, known)
+        };
+        assert_eq!(whole(&Known::default()), None);
+        // Outside 80, serial 10, parallel 700 on p workers, 1000 times 5, 6 or 500 us, and the wait of 20.
+        let found = whole(&known(1000)).expect("there is a calibration");
+        let times = found.times.iter().map(|(p, time)| (*p, (time / 1e4).round() / 100.0));
+        assert_eq!(Vec::from_iter(times), [(1, 810.0), (2, 465.0), (3, 349.33), (4, 785.0)]);
+        assert_eq!((found.best().0, found.measured), (3, 600e6));
+        assert_eq!((found.without_start_up, found.is_outside_parallel), (0, false));
+        let known = Known { executions: Vec::new(), ..known(1) };
+        let found = whole(&known).expect("there is a calibration");
+        assert_eq!((found.best().0, found.without_start_up), (4, 1));
+    }
+
+    /// 700 us an execution of size 1000 here, 70 us of size 100 in another run; it pays from 10 us.
+    #[test]
+    fn runs_of_two_sizes_tell_the_least_one() {
+        let mut known = known(1000);
+        let mut other = region();
+        (other.executions, other.parallel.work) = (Some(100), 7 * MS);
+        let other = Regions { all: vec![other], outside: Sums::default() };
+        known.sizes = vec![("solve".to_owned(), 1000, None)];
+        assert_eq!(assessed(&known).sizes, None, "one size tells nothing");
+        known.sizes.push(("solve".to_owned(), 100, Some(other)));
+        let found = assessed(&known);
+        assert!((found.sizes.expect("two sizes").power - 1.0).abs() < 1e-9);
+        let near = |size: Option<u64>, least| assert!(size.is_some_and(|size| size.abs_diff(least) <= 1));
+        near(found.least_size[0], 15);
+        near(found.least_size[1], 143);
+        known.sizes[1].2 = Some(Regions::default());
+        assert!(assess(&Regions { all: vec![region()], ..Regions::default() }, 2, &known).is_err());
     }
 
     #[test]

@@ -5,11 +5,13 @@ use crate::error::one_line;
 use crate::model::tree::SourceLocation;
 use crate::regions::find::{Part, Region, Regions};
 use crate::regions::overheads::{Assessment, Known, STATES, Verdict};
+use crate::regions::whole::Whole;
 use crate::render::names;
 use crate::render::numbers::{duration, grouped, seconds};
 use crate::render::style::Style;
 use hpc_formats::profile::LOCK_WAIT;
 use serde_json::{Value, json};
+use start_up::calibration::{Construct, State};
 use std::io::{self, Write};
 
 /// Version of the JSON.
@@ -26,6 +28,8 @@ pub struct Report<'a> {
     pub assessed: &'a [Assessment],
     /// What is known beside the database.
     pub known: &'a Known,
+    /// What is predicted for the program.
+    pub whole: Option<&'a Whole>,
     /// Why there is no calibration.
     pub no_calibration: Option<&'a str>,
 }
@@ -89,6 +93,9 @@ impl Report<'_> {
         let rest = [outside.effort(), outside.work, outside.idleness].map(seconds);
         let rest: String = rest.iter().map(|cell| format!("{cell:>CELL$}")).collect();
         writeln!(out, "{}", row(&rest, "outside of regions"))?;
+        for line in self.whole.iter().flat_map(|whole| whole_program(whole, run.cores)) {
+            writeln!(out, "{}", names::wrap(&line, style.line).join("\n"))?;
+        }
         for line in self.lacks() {
             writeln!(out, "{}", names::wrap(&format!("note: {}", one_line(&line)), style.line).join("\n"))?;
         }
@@ -132,6 +139,23 @@ impl Report<'_> {
             );
             if let (Some(most), None) = (found.most_executions, found.executions) {
                 line += &format!(": so do up to {} executions together", grouped(most as i64));
+            }
+            lines.push(line);
+        }
+        if let Some(sizes) = &found.sizes {
+            let measured = sizes.measured.iter();
+            let measured =
+                measured.map(|(size, t)| format!("{} at size {}", time(*t), grouped(*size as i64)));
+            let size = |least: Option<u64>| least.map_or("?".to_owned(), |size| grouped(size as i64));
+            let [awake, asleep] = found.least_size.map(size);
+            let mut line = format!(
+                "serially {} (its power of {:.2}): it pays from size {awake}, {asleep} if workers sleep",
+                Vec::from_iter(measured).join(", "),
+                sizes.power
+            );
+            let is_openmp = matches!(region.construct, Construct::Libgomp | Construct::Libomp);
+            if let Some(least) = found.least_size[index_of(self.known.state())].filter(|_| is_openmp) {
+                line += &format!(": give its directive `if(size >= {least})`");
             }
             lines.push(line);
         }
@@ -235,6 +259,14 @@ impl Report<'_> {
             "calibration": calibration,
             "workers": self.known.state().name(),
             "regions": regions,
+            "whole": self.whole.map(|whole| json!({
+                "outside": whole.outside / 1e9,
+                "wait": whole.wait / 1e9,
+                "measured": whole.measured / 1e9,
+                "predicted": whole.times.iter().copied().map(at_workers).collect::<Vec<_>>(),
+                "best": at_workers(whole.best()),
+                "without_start_up": whole.without_start_up,
+            })),
             "outside": {
                 "work": exact(outside.work),
                 "idleness": exact(outside.idleness),
@@ -280,9 +312,51 @@ impl Report<'_> {
             "break_even": pair(found.break_even),
             "most_executions": found.most_executions,
             "verdict": found.verdict.name(),
-            "best": found.best.map(|(p, time)| json!({"workers": p, "seconds": time / 1e9})),
+            "best": found.best.map(at_workers),
+            "sizes": found.sizes.as_ref().map(|sizes| json!({
+                "measured": sizes.measured.iter().map(|(size, time)| json!({
+                    "size": size,
+                    "seconds": time / 1e9,
+                })).collect::<Vec<_>>(),
+                "power": sizes.power,
+                "least": {
+                    STATES[0].name(): found.least_size[0],
+                    STATES[1].name(): found.least_size[1],
+                },
+            })),
         })
     }
+}
+
+/// The place of a state in pairs.
+fn index_of(state: State) -> usize {
+    STATES.iter().position(|one| *one == state).unwrap_or(0)
+}
+
+/// What is predicted for the whole program, whose run had so many cores.
+fn whole_program(whole: &Whole, cores: u32) -> Vec<String> {
+    let time = |nanoseconds: f64| duration(nanoseconds as i64);
+    let best = whole.best();
+    let is_shown = |p: u32| p.is_power_of_two() || p == cores || p == best.0;
+    let times = whole.times.iter().filter(|(p, _)| is_shown(*p));
+    let times = times.map(|(p, t)| format!("{} with p = {p}", time(*t)));
+    let mut lines = vec![
+        format!("the whole program took {} with p = {cores}; predicted:", time(whole.measured)),
+        format!("{}; use p = {}", Vec::from_iter(times).join(", "), best.0),
+    ];
+    if whole.is_outside_parallel {
+        lines.push(format!(
+            "! {} outside of regions were not serial in this run: they are predicted as if they were",
+            time(whole.outside)
+        ));
+    }
+    if whole.without_start_up > 0 {
+        lines.push(format!(
+            "! without the start-up of {} regions, which is not known",
+            whole.without_start_up
+        ));
+    }
+    lines
 }
 
 /// The threads of a region.
@@ -305,6 +379,10 @@ fn threads(region: &Region) -> Value {
         "last": region.last().map(|(part, _)| each(part)),
         "each": region.threads.iter().map(each).collect::<Vec<_>>(),
     })
+}
+
+fn at_workers((workers, time): (u32, f64)) -> Value {
+    json!({"workers": workers, "seconds": time / 1e9})
 }
 
 /// Seconds.
