@@ -16,7 +16,7 @@ use std::path::Path;
 /// First bytes of every process file.
 pub const MAGIC: [u8; 8] = *b"HPCRSPRC";
 /// Readers refuse another major version.
-pub const VERSION_MAJOR: u16 = 2;
+pub const VERSION_MAJOR: u16 = 3;
 /// Readers accept any minor version, and skip entry kinds that they do not know.
 pub const VERSION_MINOR: u16 = 0;
 
@@ -267,6 +267,10 @@ pub struct Directive {
     pub executions: u64,
     /// How many of the tasks have the context of the task around them, because there were too many of them.
     pub uncaptured: u64,
+    /// Chunks of loops that the runtime has given to threads of a region.
+    pub chunks: u64,
+    /// Iterations in these.
+    pub iterations: u64,
 }
 
 /// One entry.
@@ -310,7 +314,7 @@ structures! {
     }
     Unprofiled, Unprofiled { executable reason }
     SiteCounts, SiteCounts { place splits steals stolen_ns executions }
-    Directive, Directive { place kind executions uncaptured }
+    Directive, Directive { place kind executions uncaptured chunks iterations }
 }
 
 impl Field for ModuleId {
@@ -504,7 +508,8 @@ mod tests {
         let place = CodeAddress::new(ModuleId(3), 8);
         let sites = vec![SiteCounts { place, splits: 1, steals: 2, stolen_ns: 3, executions: 4 }];
         let kind = DirectiveKind::OmpTask;
-        let directives = vec![Directive { place, kind, executions: 5, uncaptured: 6 }];
+        let directives =
+            vec![Directive { place, kind, executions: 5, uncaptured: 6, chunks: 7, iterations: 8 }];
         let program = Unprofiled { executable: text("/bin/sh"), reason: text("musl") };
         let entries = [
             Entry::Start(start.clone()),

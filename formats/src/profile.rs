@@ -13,9 +13,9 @@
 mod metric;
 
 pub use metric::{
-    Aggregation, EFFORT_SQUARES, IDLENESS, IDLENESS_SQUARES, LOCK_WAIT, MAX_METRICS, METRIC_NAME_SIZE,
-    METRIC_SIZE, MPI_WAIT, Metric, OVERSUBSCRIPTION, Representation, SAMPLES, STANDSTILL, Unit,
-    VALUES_PER_RECORD, WORK, WORK_SQUARES, default_metrics, square_metrics, wait_metric,
+    Aggregation, EFFORT_SQUARES, IDLENESS, IDLENESS_SQUARES, LOCK_WAIT, LONG_POLL, MAX_METRICS,
+    METRIC_NAME_SIZE, METRIC_SIZE, MPI_WAIT, Metric, OVERSUBSCRIPTION, Representation, SAMPLES, STANDSTILL,
+    Unit, VALUES_PER_RECORD, WORK, WORK_SQUARES, default_metrics, square_metrics, wait_metric,
 };
 
 use crate::address::CodeAddress;

@@ -38,8 +38,8 @@ use hpc_formats::address::CodeAddress;
 use hpc_formats::message;
 use hpc_formats::process::{self, DirectiveKind};
 use hpc_formats::profile::{
-    Aggregation, EFFORT_SQUARES, IDLENESS, IDLENESS_SQUARES, LOCK_WAIT, MPI_WAIT, OVERSUBSCRIPTION, SAMPLES,
-    STANDSTILL, Unit, WORK, WORK_SQUARES,
+    Aggregation, EFFORT_SQUARES, IDLENESS, IDLENESS_SQUARES, LOCK_WAIT, LONG_POLL, MPI_WAIT,
+    OVERSUBSCRIPTION, SAMPLES, STANDSTILL, Unit, WORK, WORK_SQUARES,
 };
 use hpcstruct_rs::{Progress, parallel};
 use std::collections::{BTreeMap, BTreeSet};
@@ -242,6 +242,7 @@ fn other_metrics(measurements: &Measurements, warnings: &mut Warnings) -> Vec<Me
                 MPI_WAIT => "time that the rank waited in calls of MPI".to_owned(),
                 OVERSUBSCRIPTION => "time that threads were ready to run and had no core".to_owned(),
                 STANDSTILL => "time that threads waited while nobody worked".to_owned(),
+                LONG_POLL => "polls of 10 ms or more, by who has spawned their task".to_owned(),
                 name => format!("{name} at samples of threads that work"),
             };
             Metric::sum(metric.name.clone(), metric.unit, None, description)
@@ -309,13 +310,16 @@ fn process_sites<'a>(
                 0 => signed(found.executions),
                 _ => 0,
             },
+            ..SplitCounts::default()
         };
         site(found.place, counts)
     });
     let of_directives = directives(process).filter_map(move |found| {
         let executions = signed(found.executions);
-        let all = SplitCounts { executions, outside: executions, ..SplitCounts::default() };
-        let splits = SplitCounts { splits: executions, ..SplitCounts::default() };
+        let (chunks, iterations) = (signed(found.chunks), signed(found.iterations));
+        let none = SplitCounts::default();
+        let all = SplitCounts { executions, outside: executions, chunks, iterations, ..none };
+        let splits = SplitCounts { splits: executions, ..none };
         match found.kind {
             DirectiveKind::TbbAlgorithm => site(found.place, all),
             DirectiveKind::TbbTask => site(found.place, splits),

@@ -59,10 +59,16 @@ impl<F: Future> Future for Task<F> {
                 IS_WORKER.set(true);
                 hpcrun_api::idle(|| future.poll(context))
             }
-            kind => task.caller.run(|| match hpcrun_api::is_active() {
-                true => task.path.poll(kind, future, context),
-                false => future.poll(context),
-            }),
+            kind => {
+                let poll = || match hpcrun_api::is_active() {
+                    true => task.path.poll(kind, future, context),
+                    false => future.poll(context),
+                };
+                match kind {
+                    Kind::Task => task.caller.poll(poll),
+                    _ => task.caller.run(poll),
+                }
+            }
         }
     }
 }

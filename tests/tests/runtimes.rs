@@ -2,12 +2,15 @@
 //! while they wait, asleep or spinning, is idleness and nothing else.
 
 use hpcrun_tests::run::{Database, Run, Spec, is_long, tolerance};
-use hpcrun_tests::tools::{exclusive_cores, one_core, optional_program, python, python_script};
+use hpcrun_tests::tools::{
+    check, exclusive_cores, one_core, optional_program, python, python_script, scratch,
+};
 use hpcrun_tests::view::{Node, View, value};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
+use std::process::Command;
 
 /// Samples a second.
 const RATE: u32 = 1000;
@@ -89,6 +92,10 @@ const CONSTRUCTS: [&str; 12] = [
     "taskloop",
     "depend",
 ];
+
+/// Of these, the loops that are handed out, with their chunks and iterations; and one that is not.
+const LOOPS: [(&str, u64, u64); 4] =
+    [("dynamic", 8, 8), ("reduction", 3, 8), ("ordered", 4, 4), ("loop", 0, 0)];
 
 /// Where items are in no node of the region's that their caller begins, or a directive's body has a node.
 fn not_in_regions(view: &View) -> Vec<String> {
@@ -172,6 +179,12 @@ fn callers(compiler: &str) {
         if mode == "taskloop" && all(&regions, "tasks") != 4 * 8 {
             let _ = writeln!(report, "{what}: {} tasks", all(&regions, "tasks"));
         }
+        for (_, chunks, iterations) in LOOPS.iter().filter(|(name, ..)| *name == mode) {
+            let found = ["chunks", "iterations"].map(|count| all(&regions, count));
+            if found != [4 * chunks, 4 * iterations] {
+                let _ = writeln!(report, "{what}: {found:?} chunks and iterations");
+            }
+        }
         if mode == "region" && threads == "2" {
             for fault in not_skewed(&regions) {
                 let _ = writeln!(report, "{what}: {fault}");
@@ -211,6 +224,44 @@ fn what_gcc_makes_of_openmp_is_under_its_callers() {
 #[test]
 fn what_clang_makes_of_openmp_is_under_its_callers() {
     callers("clang");
+}
+
+/// A library with its own copy of libgomp, under another name of the same length, since one name is loaded
+/// once.
+fn library_with_copy(letter: char) -> Option<String> {
+    let own = check(Command::new("gcc").arg("-print-file-name=libgomp.so.1"));
+    let copy = scratch().join(format!("libgom{letter}.so.1"));
+    let mut bytes = std::fs::read(own.trim()).expect("gcc's runtime");
+    let name = b"libgomp.so.1\0";
+    let at = bytes.windows(name.len()).position(|part| part == name).expect("its name");
+    bytes[at + 6] = letter as u8;
+    std::fs::write(&copy, bytes).expect("scratch space");
+    let (copy, folder) = (copy.display().to_string(), scratch().display());
+    let path = format!("-Wl,-rpath,{folder}");
+    let flags = ["-fopenmp", "-shared", "-fPIC", "-DOWN", "-Wl,--as-needed", &copy, &path];
+    let library = optional_program(&format!("libcopies{letter}.so"), "gcc", "copies.c", &flags)?;
+    Some(library.display().to_string())
+}
+
+#[test]
+fn two_copies_of_libgomp_in_one_process_serve_their_own_callers() {
+    let _cores = exclusive_cores();
+    let libraries = ['A', 'B'].map(library_with_copy);
+    let [Some(one), Some(other)] = &libraries else { return };
+    let program = optional_program("copies", "gcc", "copies.c", &["-ldl"]).expect("gcc was used before");
+    let run = Spec::new("copies", program).arguments(&[one, other]).rate(RATE).succeed();
+    let (database, truth) = (run.database(), run.truth());
+    let view = database.top_down();
+    for (caller, values) in &truth.sites {
+        for metric in ["work", "idleness"] {
+            let (shown, known) = (view.inclusive_under(&[caller, "item"], metric), value(values, metric));
+            let allowed = tolerance(value(values, "work"), RATE);
+            assert!((shown - known).abs() < allowed, "{caller}: {metric} {shown}, truth {known}");
+        }
+    }
+    let regions = regions(&database);
+    assert_eq!((all(&regions, "executions"), all(&regions, "tasks")), (2 * 3 + 2 * 6, 3 * 3 + 3 * 6));
+    assert_eq!(view.quality.spawnerless, 0);
 }
 
 /// The work and idleness under each sequence of functions `u_…`, down to `u_item`.

@@ -42,6 +42,8 @@ pub const MPI_WAIT: &str = "mpi-wait";
 pub const OVERSUBSCRIPTION: &str = "oversubscription";
 /// Name of the time that the thread waited while nobody worked.
 pub const STANDSTILL: &str = "standstill";
+/// Name of the time of a task's parts that kept their worker from other tasks for long.
+pub const LONG_POLL: &str = "long-poll";
 
 numbered! {
     /// What an amount is measured in.

@@ -17,7 +17,7 @@ use crate::render::style::Style;
 use crate::views::prune::Limits;
 use crate::views::top_down;
 use crate::views::view::View;
-use hpc_formats::profile::{LOCK_WAIT, OVERSUBSCRIPTION, STANDSTILL};
+use hpc_formats::profile::{LOCK_WAIT, LONG_POLL, OVERSUBSCRIPTION, STANDSTILL};
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -210,6 +210,11 @@ impl Screen<'_> {
         let mut lines = Vec::new();
         if let Some((all, most, name)) = self.mostly(LOCK_WAIT) {
             lines.push(format!("lock-wait {all} s: {most} s while {name} held the lock"));
+        }
+        if let Some((all, most, name)) = self.mostly(LONG_POLL) {
+            lines.push(format!(
+                "{LONG_POLL} {all} s: tasks kept their workers; {most} s in those that {name} spawns"
+            ));
         }
         let slept = self.mostly(STANDSTILL).filter(|_| quality::is_mostly_waiting(self.run));
         if let Some((all, most, name)) = slept {

@@ -37,12 +37,14 @@ pub(super) fn read(connection: &Connection) -> Result<Code> {
 
 fn read_loops(connection: &Connection, procedure: References, file: References) -> Result<Vec<ParallelLoop>> {
     let sql = "SELECT id, name, quoted, entry, file, line, splits, steals, stolen_ns, shared_by, task_ns,
-            executions, outside
+            executions, outside, chunks, iterations
         FROM parallel_loop ORDER BY id";
     rows(connection, sql, 1, |row| {
         let count = |column| row.get::<_, Option<i64>>(column);
         let (splits, steals, stolen_ns) = (count(6)?, count(7)?, count(8)?);
-        let (executions, outside) = (count(11)?.unwrap_or(0), count(12)?.unwrap_or(0));
+        let more = |column| Ok::<_, rusqlite::Error>(count(column)?.unwrap_or(0));
+        let (executions, outside) = (more(11)?, more(12)?);
+        let (chunks, iterations) = (more(13)?, more(14)?);
         Ok(ParallelLoop {
             name: row.get(1)?,
             quoted: row.get(2)?,
@@ -54,6 +56,8 @@ fn read_loops(connection: &Connection, procedure: References, file: References) 
                 stolen_ns: stolen_ns.unwrap_or(0),
                 executions,
                 outside,
+                chunks,
+                iterations,
             }),
             shared_by: row.get(9)?,
             task_ns: row.get(10)?,

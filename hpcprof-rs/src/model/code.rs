@@ -40,15 +40,26 @@ pub struct SplitCounts {
     pub executions: i64,
     /// Of these, those outside of a pool.
     pub outside: i64,
+    /// Chunks of OpenMP's loops that the runtime has handed out.
+    pub chunks: i64,
+    /// Iterations in these.
+    pub iterations: i64,
 }
 
 impl SplitCounts {
     pub fn add(&mut self, other: SplitCounts) {
-        self.splits = self.splits.saturating_add(other.splits);
-        self.steals = self.steals.saturating_add(other.steals);
-        self.stolen_ns = self.stolen_ns.saturating_add(other.stolen_ns);
-        self.executions = self.executions.saturating_add(other.executions);
-        self.outside = self.outside.saturating_add(other.outside);
+        let SplitCounts { splits, steals, stolen_ns, executions, outside, chunks, iterations } = self;
+        for (own, more) in [
+            (splits, other.splits),
+            (steals, other.steals),
+            (stolen_ns, other.stolen_ns),
+            (executions, other.executions),
+            (outside, other.outside),
+            (chunks, other.chunks),
+            (iterations, other.iterations),
+        ] {
+            *own = own.saturating_add(more);
+        }
     }
 }
 

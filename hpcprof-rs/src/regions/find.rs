@@ -54,6 +54,8 @@ pub struct Region {
     pub(super) parallel_loop: Option<u32>,
     /// How many tasks were made in it, if a runtime has counted that.
     pub tasks: Option<u64>,
+    /// Chunks of its loops that the runtime has handed out, and iterations in these, if it has.
+    pub chunks: Option<[u64; 2]>,
     /// What each thread had in it, in the order of processes and threads.
     pub threads: Vec<Part>,
     /// What is executed serially in it.
@@ -148,6 +150,7 @@ pub fn find(catalogue: &Catalogue) -> Result<Regions> {
                     executions,
                     parallel_loop: node.parallel_loop,
                     tasks: None,
+                    chunks: node.parallel_loop.and_then(|l| chunks(code, l)),
                     threads: Vec::new(),
                     serial: Sums::default(),
                     parallel: Sums::default(),
@@ -235,6 +238,13 @@ fn executions(code: &Code, parallel_loop: u32, place: Place) -> Option<u64> {
         Place::Worker => counts.executions - counts.outside,
     };
     u64::try_from(counted).ok().filter(|count| *count > 0)
+}
+
+/// The chunks of a region's loops, and their iterations.
+fn chunks(code: &Code, parallel_loop: u32) -> Option<[u64; 2]> {
+    let known = code.parallel_loop(parallel_loop);
+    let counts = known.counts.filter(|counts| known.shared_by <= 1 && counts.chunks > 0)?;
+    Some([counts.chunks, counts.iterations].map(|count| u64::try_from(count).unwrap_or(0)))
 }
 
 fn name_of(code: &Code, role: Role, procedure: Option<u32>, user: Option<u32>) -> String {

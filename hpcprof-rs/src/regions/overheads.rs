@@ -264,6 +264,7 @@ mod tests {
             executions: None,
             parallel_loop: None,
             tasks: None,
+            chunks: None,
             threads: Vec::new(),
             serial: sums(10, 10, 0, 0, 0),
             parallel: sums(700, 250, 5, 25, 50),

@@ -122,6 +122,10 @@ impl Report<'_> {
             if let Some(tasks) = region.tasks {
                 line += &format!(", {} tasks", grouped(tasks as i64));
             }
+            if let Some([chunks, iterations]) = region.chunks {
+                let [chunks, iterations] = [chunks, iterations].map(|count| grouped(count as i64));
+                line += &format!(", {chunks} chunks, {iterations} iterations in them");
+            }
             if found.serial > 0 {
                 line += &format!(", serially {} each", time(mean));
             }
@@ -307,6 +311,8 @@ impl Report<'_> {
             "gain": exact(found.gain),
             "executions": found.executions,
             "tasks": region.tasks,
+            "chunks": region.chunks.map(|[chunks, _]| chunks),
+            "iterations": region.chunks.map(|[_, iterations]| iterations),
             "threads": threads(region),
             "start_up_each": pair(found.start_up_each),
             "break_even": pair(found.break_even),

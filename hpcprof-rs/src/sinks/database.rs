@@ -299,6 +299,8 @@ fn write_loops(connection: &Connection, loops: &[ParallelLoop]) -> rusqlite::Res
             counts.map(|c| c.stolen_ns),
             counts.map(|c| c.executions),
             counts.map(|c| c.outside),
+            counts.map(|c| c.chunks),
+            counts.map(|c| c.iterations),
             known.shared_by,
             known.task_ns
         ])

@@ -217,6 +217,18 @@ impl Caller {
     /// A panic passes through, and ends the task.
     #[inline]
     pub fn run<R>(self, task: impl FnOnce() -> R) -> R {
+        Caller::run_in(self.0, task)
+    }
+
+    /// As [`run`](Self::run), for a part of a task that is to give its thread back soon: what takes long is
+    /// pointed out.
+    #[inline]
+    pub fn poll<R>(self, task: impl FnOnce() -> R) -> R {
+        Caller::run_in(self.0 | abi::POLL, task)
+    }
+
+    #[inline]
+    fn run_in<R>(context: usize, task: impl FnOnce() -> R) -> R {
         /// Ends the task when it is dropped.
         struct Run(&'static abi::ProfilerTable, abi::TaskRecord);
         impl Drop for Run {
@@ -228,7 +240,7 @@ impl Caller {
         let Some(profiler) = profiler() else { return task() };
         let mut run = Run(profiler, abi::TaskRecord::default());
         // SAFETY: the record stays in this frame until it is dropped, at the end of the task.
-        unsafe { (profiler.task_begin)(&raw mut run.1, self.0) };
+        unsafe { (profiler.task_begin)(&raw mut run.1, context) };
         out_of_line(task)
     }
 }

@@ -1,5 +1,6 @@
-//! Counts the executions of OpenMP's directives, by the call that the compiler has made of one; of TBB's
-//! algorithms and tasks, and tasks of the program's own pools, by the call that begins or makes them.
+//! Counts the executions of OpenMP's directives, and the chunks of its loops, by the call that the compiler has
+//! made of one; of TBB's algorithms and tasks, and tasks of the program's own pools, by the call that begins
+//! or makes them.
 //!
 //! Each thread counts in one of a few stripes, so that threads that make tasks at one place seldom share
 //! a cache line. All counts are written when the process ends normally or replaces itself.
@@ -23,17 +24,44 @@ static PLACES: [AtomicU64; MOST] = [const { AtomicU64::new(0) }; MOST];
 struct Counts {
     executions: AtomicU64,
     uncaptured: AtomicU64,
+    chunks: AtomicU64,
+    iterations: AtomicU64,
 }
 
-static COUNTS: [[Counts; MOST]; STRIPES] =
-    [const { [const { Counts { executions: AtomicU64::new(0), uncaptured: AtomicU64::new(0) } }; MOST] };
-        STRIPES];
+/// No executions.
+#[allow(clippy::declare_interior_mutable_const)]
+const NONE: Counts = Counts {
+    executions: AtomicU64::new(0),
+    uncaptured: AtomicU64::new(0),
+    chunks: AtomicU64::new(0),
+    iterations: AtomicU64::new(0),
+};
+
+static COUNTS: [[Counts; MOST]; STRIPES] = [const { [const { NONE }; MOST] }; STRIPES];
 
 /// Counts an execution by `thread` of the directive of which the compiler has made the call that returns to
 /// an address. `uncaptured`: its task got no context of its own. A program with more directives than there is
 /// room for has no counts for some of them.
 #[inline]
 pub fn count(thread: OwnThread, return_address: usize, kind: DirectiveKind, uncaptured: bool) {
+    if let Some(counts) = counts_of(thread, return_address, kind) {
+        counts.executions.fetch_add(1, Ordering::Relaxed);
+        if uncaptured {
+            counts.uncaptured.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Counts chunks of loops that `thread` has got in a region, and iterations in these.
+pub fn count_chunks(thread: OwnThread, return_address: usize, kind: DirectiveKind, more: [u64; 2]) {
+    if let Some(counts) = counts_of(thread, return_address, kind) {
+        counts.chunks.fetch_add(more[0], Ordering::Relaxed);
+        counts.iterations.fetch_add(more[1], Ordering::Relaxed);
+    }
+}
+
+#[inline]
+fn counts_of(thread: OwnThread, return_address: usize, kind: DirectiveKind) -> Option<&'static Counts> {
     let place = (return_address as u64).wrapping_sub(1) | (kind as u64) << KIND;
     let first = (return_address.wrapping_mul(0x9e37_79b9) >> 7) % MOST;
     for at in (first..first + 8).map(|at| at % MOST) {
@@ -42,14 +70,10 @@ pub fn count(thread: OwnThread, return_address: usize, kind: DirectiveKind, unca
             known => Some(known),
         };
         if known.is_none_or(|known| known == place) {
-            let counts = &COUNTS[thread.ordinal() as usize % STRIPES][at];
-            counts.executions.fetch_add(1, Ordering::Relaxed);
-            if uncaptured {
-                counts.uncaptured.fetch_add(1, Ordering::Relaxed);
-            }
-            return;
+            return Some(&COUNTS[thread.ordinal() as usize % STRIPES][at]);
         }
     }
+    None
 }
 
 /// All directives that were executed since the process image began.
@@ -68,6 +92,8 @@ pub fn counts() -> Vec<Directive> {
                 kind,
                 executions: sum(|counts| &counts.executions),
                 uncaptured: sum(|counts| &counts.uncaptured),
+                chunks: sum(|counts| &counts.chunks),
+                iterations: sum(|counts| &counts.iterations),
             })
         });
         directives.filter(|directive| directive.executions > 0).collect()
@@ -80,7 +106,9 @@ pub fn start_anew() {
     // Most processes have no directives: their pages of counts are never touched.
     let used = (0..MOST).filter(|at| PLACES[*at].load(Ordering::Relaxed) != 0);
     for counts in used.flat_map(|at| COUNTS.iter().map(move |stripe| &stripe[at])) {
-        counts.executions.store(0, Ordering::Relaxed);
-        counts.uncaptured.store(0, Ordering::Relaxed);
+        let Counts { executions, uncaptured, chunks, iterations } = counts;
+        for count in [executions, uncaptured, chunks, iterations] {
+            count.store(0, Ordering::Relaxed);
+        }
     }
 }

@@ -11,7 +11,9 @@ use crate::lcct::{Identity, MetricSet, Tree, spare};
 use crate::system::{self, Text};
 use hpc_formats::loss::{LOSS_SLOTS, LossCause};
 use hpc_formats::process::SHORT_EXTENSION;
-use hpc_formats::profile::{LOCK_WAIT, MPI_WAIT, Metric, OVERSUBSCRIPTION, STANDSTILL, wait_metric};
+use hpc_formats::profile::{
+    LOCK_WAIT, LONG_POLL, MPI_WAIT, Metric, OVERSUBSCRIPTION, STANDSTILL, wait_metric,
+};
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
 use std::ptr;
@@ -39,6 +41,8 @@ pub struct Image {
     pub oversubscription: Option<usize>,
     /// The same of waits while nobody works.
     pub standstill: Option<usize>,
+    /// The same of long polls, which are not measured in a job: a profile has no room for all.
+    pub long_poll: Option<usize>,
     /// Argument vector.
     pub arguments: Vec<String>,
     /// [`cpu_used`] at its start: an exec does not reset CPU time.
@@ -84,6 +88,7 @@ pub fn open(config: Config, kind: SourceKind, host: Host, arguments: Vec<String>
     let of_cpu = config.event == Event::CpuTime;
     let oversubscription = add(of_cpu, &wait_metric(OVERSUBSCRIPTION));
     let standstill = add(true, &wait_metric(STANDSTILL));
+    let long_poll = add(!config.in_job, &wait_metric(LONG_POLL));
     // SAFETY: getpid has no preconditions.
     let pid = unsafe { libc::getpid() } as u32;
     let id = system::clock(libc::CLOCK_MONOTONIC);
@@ -104,6 +109,7 @@ pub fn open(config: Config, kind: SourceKind, host: Host, arguments: Vec<String>
         mpi_wait,
         oversubscription,
         standstill,
+        long_poll,
         arguments,
         cpu_at_start: cpu_used(),
         entries: Entries::new(own, shared),

@@ -5,16 +5,18 @@ use critical_path::table::{self, Host, Tracked};
 use critical_path::{Site, Tracker};
 use hpc_formats::process::DirectiveKind;
 use hpcrun_abi::{
-    ABI_VERSION, PATH_START, PATH_STOP, PathTable, ProfilerTable, RuntimeTable, TaskHeader, TaskRecord,
+    ABI_VERSION, PATH_START, PATH_STOP, POLL, PathTable, ProfilerTable, RuntimeTable, TaskHeader, TaskRecord,
 };
 use hpcrun_core::activity::{self, MAX_RUNTIMES, Refusal};
 use hpcrun_core::tasks::{Boundary, Context, Task};
+use hpcrun_core::threads::OwnThread;
 use hpcrun_core::unwind::Registers;
-use hpcrun_core::{directives, path, session, threads};
+use hpcrun_core::{arch, directives, path, session, threads};
 use std::io::Write as _;
 use std::ptr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::time::Instant;
 
 /// What a runtime gets.
 fn profiler_table() -> &'static ProfilerTable {
@@ -116,6 +118,7 @@ pub unsafe extern "C" fn hpcrun_rt_register(table: *const RuntimeTable) -> *cons
         return ptr::null();
     }
     session::forget_owners();
+    cycle_ns();
     profiler_table()
 }
 
@@ -194,28 +197,58 @@ unsafe extern "C" {
     fn hpcrun_task_begin(record: *mut TaskRecord, context: usize);
 }
 
-const _: () = assert!(size_of::<Task>() <= size_of::<TaskRecord>());
+/// What a runtime's record has.
+struct Begun {
+    task: Task,
+    /// The cycle counter at the beginning of a poll; 0: it is none.
+    since: u64,
+}
+
+const _: () = assert!(size_of::<Begun>() <= size_of::<TaskRecord>());
 
 unsafe extern "C" fn task_begin(record: *mut TaskRecord, context: usize, mark: u64) {
-    let context = Context::of([0, context as u64, 0, 0]);
+    let since = if context & POLL != 0 { arch::counter() } else { 0 };
+    let context = Context::of([0, (context & !POLL) as u64, 0, 0]);
     let task = Task::new(context, Boundary::At(mark), false);
-    let record = record.cast::<Task>();
+    let record = record.cast::<Begun>();
     // SAFETY: the caller's record, which has room for ours and stays until the task ends.
     unsafe {
-        record.write(task);
+        record.write(Begun { task, since });
         if let Some(thread) = threads::current() {
-            (*record).id.set(record as usize);
-            thread.begin_task(&*record);
+            (*record).task.id.set(record as usize);
+            thread.begin_task(&(*record).task);
         }
     }
 }
 
 unsafe extern "C" fn task_end(record: *mut TaskRecord) {
+    /// Fewer cycles than 10 ms have.
+    const SHORT: u64 = 1 << 23;
     // SAFETY: as `task_begin` has written it.
-    let task = unsafe { &*record.cast::<Task>() };
-    if task.id.get() != 0 {
-        threads::current().inspect(|thread| thread.end_task(task));
+    let Begun { task, since } = unsafe { &*record.cast::<Begun>() };
+    let Some(thread) = threads::current().filter(|_| task.id.get() != 0) else { return };
+    if *since != 0 && arch::counter().wrapping_sub(*since) > SHORT {
+        tell_of_poll(thread, *since);
     }
+    thread.end_task(task);
+}
+
+/// Tells of the poll that the thread is in, by the context of its task, if it has taken long.
+#[cold]
+fn tell_of_poll(thread: OwnThread, since: u64) {
+    const LONG_NS: f64 = 1e7;
+    let spent = arch::counter().wrapping_sub(since) as f64 * cycle_ns();
+    if spent >= LONG_NS {
+        thread.charge_metric(Registers::here(), |image| image.long_poll, spent as u64);
+    }
+}
+
+/// How long a cycle of the counter takes, by the clock since the first call.
+fn cycle_ns() -> f64 {
+    static FIRST: OnceLock<(u64, Instant)> = OnceLock::new();
+    let (counter, clock) = FIRST.get_or_init(|| (arch::counter(), Instant::now()));
+    let cycles = arch::counter().wrapping_sub(*counter).max(1);
+    clock.elapsed().as_nanos() as f64 / cycles as f64
 }
 
 extern "C" fn wait_begin() {

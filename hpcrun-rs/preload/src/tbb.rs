@@ -23,8 +23,8 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ffi::{CStr, c_char, c_int, c_long, c_ulong, c_void};
 use std::ptr;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
+use std::sync::{Mutex, PoisonError};
 
 /// The caller of a group's tasks. TBB keeps its address in the group.
 struct Caller {
@@ -124,11 +124,57 @@ thread_local! {
 static LIBRARY: AtomicU16 = AtomicU16::new(0);
 /// Tasks of unknown groups have contexts of their own.
 static HAS_ENQUEUED: AtomicBool = AtomicBool::new(false);
-/// The captured contexts of tasks that have not begun, by the tasks' addresses.
-static SPAWNED: [Mutex<BTreeMap<usize, [u64; 4]>>; 64] = [const { Mutex::new(BTreeMap::new()) }; 64];
+/// The captured context of a task that has not begun, by the task's address; 0: none. It is written before
+/// the task is spawned, and read when that begins.
+struct New {
+    task: AtomicUsize,
+    context: [AtomicU64; 4],
+}
 
-fn spawned(task: usize) -> &'static Mutex<BTreeMap<usize, [u64; 4]>> {
-    &SPAWNED[task / 64 % SPAWNED.len()]
+/// Room for as many as most programs have at once.
+static SPAWNED: [New; 1 << 13] =
+    [const { New { task: AtomicUsize::new(0), context: [const { AtomicU64::new(0) }; 4] } }; 1 << 13];
+/// Those for which there was no room.
+static MORE: Mutex<BTreeMap<usize, [u64; 4]>> = Mutex::new(BTreeMap::new());
+static HAS_MORE: AtomicBool = AtomicBool::new(false);
+
+/// Where a task may be.
+fn places(task: usize) -> impl Iterator<Item = &'static New> {
+    const TRIED: usize = 8;
+    let first = (task / 64).wrapping_mul(0x9e37_79b9) >> 7;
+    (first..first + TRIED).map(|at| &SPAWNED[at % SPAWNED.len()])
+}
+
+fn insert(task: usize, context: Context) {
+    let words = context.words();
+    let is_free = |new: &&New| {
+        new.task.load(Ordering::Relaxed) == 0
+            && new.task.compare_exchange(0, task, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    };
+    match places(task).find(is_free) {
+        Some(new) => {
+            let each = new.context.iter().zip(words);
+            each.for_each(|(word, value)| word.store(value, Ordering::Relaxed));
+        }
+        None => {
+            HAS_MORE.store(true, Ordering::Relaxed);
+            MORE.lock().unwrap_or_else(PoisonError::into_inner).insert(task, words);
+        }
+    }
+}
+
+fn remove(task: usize) -> Option<[u64; 4]> {
+    match places(task).find(|new| new.task.load(Ordering::Relaxed) == task) {
+        Some(new) => {
+            let words = new.context.each_ref().map(|word| word.load(Ordering::Relaxed));
+            new.task.store(0, Ordering::Release);
+            Some(words)
+        }
+        None if HAS_MORE.load(Ordering::Relaxed) => {
+            MORE.lock().unwrap_or_else(PoisonError::into_inner).remove(&task)
+        }
+        None => None,
+    }
 }
 
 /// Whether code at this address is TBB's.
@@ -509,12 +555,6 @@ unsafe fn keep(thread: OwnThread, task: usize, caller: *const Caller) {
     }
 }
 
-fn insert(task: usize, context: Context) {
-    if let Ok(mut known) = spawned(task).lock() {
-        known.insert(task, context.words());
-    }
-}
-
 /// A group gets its first task.
 unsafe extern "C" fn create_caller() -> *mut Caller {
     let Some(thread) = threads::current() else { return ptr::null_mut() };
@@ -552,7 +592,7 @@ unsafe extern "C" fn acquired(task: usize) {
         return;
     };
     let has_own = known.has_others.load(Ordering::Relaxed) || HAS_ENQUEUED.load(Ordering::Relaxed);
-    let own = has_own.then(|| spawned(task).lock().ok()?.remove(&task)).flatten();
+    let own = has_own.then(|| remove(task)).flatten();
     let context = own.map_or_else(|| known.context(), Context::of);
     begin_task(thread, context, mark, caller as usize);
 }

@@ -283,11 +283,16 @@ impl Project {
     }
 
     pub(crate) fn database(&self, name: &str) -> View {
+        self.built(name).top_down()
+    }
+
+    /// A database that `cargo hpcrun` has built.
+    pub(crate) fn built(&self, name: &str) -> Database {
         let path = self.folder.join(name);
         assert!(path.is_dir(), "there is {}", path.display());
         let output = tool("hpcprof-rs").arg(&path).output();
         let output = output.expect("hpcprof-rs runs");
-        Database { path, output }.top_down()
+        Database { path, output }
     }
 
     /// Every file of the user's, by its path: not the target folder, and no database.

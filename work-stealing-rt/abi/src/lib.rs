@@ -172,7 +172,8 @@ pub struct ProfilerTable {
     pub path: *const PathTable,
     /// The calling function begins a task, with the context that was captured where the task was made, or 0
     /// if that is unknown. The task is what the function calls, until [`task_end`](Self::task_end): it is on
-    /// the logical call path, and the function itself is not. The record stays in place until then.
+    /// the logical call path, and the function itself is not. The record stays in place until then. With
+    /// [`POLL`] in the context, the task is a part of one that is to give its thread back soon.
     pub task_begin: unsafe extern "C" fn(record: *mut TaskRecord, context: usize),
     /// Ends the task that was begun last, by the same function.
     pub task_end: unsafe extern "C" fn(record: *mut TaskRecord),
@@ -181,6 +182,9 @@ pub struct ProfilerTable {
     /// The wait is over. Waits may be nested.
     pub wait_end: extern "C" fn(),
 }
+
+/// In a context: see [`ProfilerTable::task_begin`].
+pub const POLL: usize = 1 << 63;
 
 /// The profiler's record of a task that runs, in the memory of whoever runs it.
 #[repr(C)]

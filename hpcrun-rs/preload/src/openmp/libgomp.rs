@@ -11,7 +11,7 @@
 
 use super::copies::{Entry, Function};
 use super::edges::{self, Spawned, Team};
-use super::{captured, creation, site};
+use super::{captured, creation, loops, site};
 use hpc_formats::process::DirectiveKind;
 use hpcrun_abi::host::Stacked;
 use hpcrun_core::tasks::{Boundary, Context, OnPath, Task};
@@ -103,14 +103,10 @@ interpose! { wait_for_tasks: GOMP_taskwait GOMP_taskwait_depend GOMP_taskgroup_e
 interpose! { wait:
     GOMP_single_copy_start GOMP_single_copy_end GOMP_ordered_start
     __kmpc_ordered GOMP_doacross_wait GOMP_doacross_ull_wait
-    GOMP_loop_ordered_static_next GOMP_loop_ordered_dynamic_next
-    GOMP_loop_ordered_guided_next GOMP_loop_ordered_runtime_next
-    GOMP_loop_ull_ordered_static_next GOMP_loop_ull_ordered_dynamic_next
-    GOMP_loop_ull_ordered_guided_next GOMP_loop_ull_ordered_runtime_next
 }
 
 /// The thread waits in the runtime, or may do so.
-unsafe fn wait(entry: &Entry, from: usize, arguments: Arguments, stack: Stack) -> usize {
+pub(super) unsafe fn wait(entry: &Entry, from: usize, arguments: Arguments, stack: Stack) -> usize {
     let real = entry.of_call(from);
     let thread = threads::current().filter(|_| session::is_running());
     thread.inspect(|thread| thread.begin_pause());
@@ -149,6 +145,8 @@ struct Region {
     /// The return address of the call.
     from: usize,
     team: Team,
+    /// The step of its loop, if it begins with one.
+    step: usize,
     /// The region around it that the same thread has started in the old way.
     around: *mut Region,
 }
@@ -166,6 +164,7 @@ impl Region {
                 context,
                 from,
                 team: Team::fork(from),
+                step: arguments[5],
                 around: ptr::null_mut(),
             }
         }
@@ -198,8 +197,17 @@ unsafe extern "C-unwind" fn run_region(region: *mut c_void) {
     unsafe {
         let region = &*region.cast::<Region>();
         let begin = |task: &Task, path: &OnPath| region.team.begin(task, path, region.from);
+        let around = loops::enter(region.step);
         run(region.context, region.from, region.function, region.data, begin);
+        loops::leave(around);
     }
+}
+
+/// The return address of the call of the region that the calling thread is in.
+pub(super) fn innermost_region() -> Option<usize> {
+    let task = threads::current()?.task();
+    // SAFETY: null, or the record of a task that this thread is in; who calls a loop is in a region's.
+    unsafe { task.as_ref() }.map(|task| task.id.get())
 }
 
 /// Runs a function of the program as a task of the calling thread.

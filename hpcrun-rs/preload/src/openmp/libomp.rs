@@ -7,6 +7,7 @@
 use super::copies::Entry;
 use super::edges::{self, Spawned, Team};
 use super::libgomp::{Arguments, Stack, call, interpose};
+use super::loops::{self, Loop};
 use super::spare::Spare;
 use super::{captured, creation};
 use crate::start;
@@ -230,6 +231,7 @@ unsafe extern "C" fn implicit_task(
                 let Some(region) = region.as_ref() else { return };
                 let record = begin(thread, task, region.context, boundary_of(task));
                 (*record).is_owner.set(region.owner == thread.ordinal());
+                (*record).around.set(Some(loops::enter(0)));
                 region.team.begin(&(*record).task, &(*record).path, region.from);
             }
             END => end(thread, task),
@@ -246,13 +248,16 @@ struct Begun {
     /// Whoever waits for its end does so after it has told of its end: it is no other thread's part in a
     /// region, which the runtime ends late.
     is_owner: Cell<bool>,
+    /// Of a thread's part in a region, the loop around it.
+    around: Cell<Option<Loop>>,
 }
 
 /// Begins a task on the calling thread.
 unsafe fn begin(thread: OwnThread, task: Data, context: Context, boundary: Boundary) -> *const Begun {
     let record = Task::new(context, boundary, true);
     let (path, is_owner) = (OnPath::default(), Cell::new(true));
-    let record = BEGUN.with(|spare| spare.take(Begun { task: record, path, is_owner }));
+    let record =
+        BEGUN.with(|spare| spare.take(Begun { task: record, path, is_owner, around: Cell::new(None) }));
     // SAFETY: the record lives until `end`.
     unsafe {
         (*record).task.id.set(task as usize);
@@ -269,6 +274,7 @@ unsafe fn end(thread: OwnThread, task: Data) {
         if thread.task().as_ref().is_some_and(|record| record.id.get() == task as usize) {
             edges::end(&(*record).task, 0, (*record).is_owner.get());
             thread.end_task(&(*record).task);
+            (*record).around.take().map(loops::leave);
             BEGUN.with(|spare| spare.give(record.cast_mut()));
         }
     }
@@ -295,6 +301,17 @@ unsafe fn info_of(task: Data) -> Option<(*const Frame, Data)> {
         }
     }
     None
+}
+
+/// The return address of the call of the region that the calling thread is in.
+pub(super) fn innermost_region() -> Option<usize> {
+    let task = threads::current()?.task();
+    // SAFETY: null, or the record of a task that this thread is in; the word of its region, whose record
+    // lives.
+    unsafe {
+        let (_, region) = info_of(task.as_ref()?.id.get() as Data)?;
+        (*region.as_ref()? as *const Region).as_ref().map(|region| region.from)
+    }
 }
 
 /// The boundary of the task that the calling thread begins.

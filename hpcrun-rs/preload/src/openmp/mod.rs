@@ -5,6 +5,7 @@
 //! | `libgomp` | GCC's runtime, by its entry points, which are interposed |
 //! | `libomp` | LLVM's and Intel's, by their tools interface (OMPT) |
 //! | `locks` | locks and critical sections of both |
+//! | `loops` | chunks and iterations of loops of both |
 //! | `edges` | the critical path's edges |
 //! | `copies` | which copy of a runtime a call is for |
 //! | `rate` | how many tasks get a captured context |
@@ -18,6 +19,7 @@ mod edges;
 pub(crate) mod libgomp;
 pub(crate) mod libomp;
 mod locks;
+mod loops;
 mod rate;
 pub(crate) mod spare;
 
