@@ -236,8 +236,8 @@ fn library_with_copy(letter: char) -> Option<String> {
     let at = bytes.windows(name.len()).position(|part| part == name).expect("its name");
     bytes[at + 6] = letter as u8;
     std::fs::write(&copy, bytes).expect("scratch space");
-    let (copy, folder) = (copy.display().to_string(), scratch().display());
-    let path = format!("-Wl,-rpath,{folder}");
+    let copy = copy.display().to_string();
+    let path = format!("-Wl,-rpath,{}", scratch().display());
     let flags = ["-fopenmp", "-shared", "-fPIC", "-DOWN", "-Wl,--as-needed", &copy, &path];
     let library = optional_program(&format!("libcopies{letter}.so"), "gcc", "copies.c", &flags)?;
     Some(library.display().to_string())
