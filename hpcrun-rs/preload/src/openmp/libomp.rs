@@ -274,7 +274,9 @@ unsafe fn end(thread: OwnThread, task: Data) {
         if thread.task().as_ref().is_some_and(|record| record.id.get() == task as usize) {
             edges::end(&(*record).task, 0, (*record).is_owner.get());
             thread.end_task(&(*record).task);
-            (*record).around.take().map(loops::leave);
+            if let Some(around) = (*record).around.take() {
+                loops::leave(around);
+            }
             BEGUN.with(|spare| spare.give(record.cast_mut()));
         }
     }
