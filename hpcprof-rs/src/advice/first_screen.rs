@@ -212,9 +212,7 @@ impl Screen<'_> {
             lines.push(format!("lock-wait {all} s: {most} s while {name} held the lock"));
         }
         if let Some((all, most, name)) = self.mostly(LONG_POLL) {
-            lines.push(format!(
-                "{LONG_POLL} {all} s: tasks kept their workers; {most} s in those that {name} spawns"
-            ));
+            lines.push(format!("{LONG_POLL} {all} s: tasks kept their workers; {most} s spawned by {name}"));
         }
         let slept = self.mostly(STANDSTILL).filter(|_| quality::is_mostly_waiting(self.run));
         if let Some((all, most, name)) = slept {

@@ -143,7 +143,7 @@ fn tasks_of_tokio_are_under_who_has_spawned_them() {
     // Polls take the clock's time, so at least that of the items.
     let view = project.built("hpcrun-futures-database").view("top-down", &["--metric", "long-poll"]);
     for (spawner, seconds) in [("fan_out_a", 0.3), ("local", 0.12), ("blocking", 0.0)] {
-        let polled = view.inclusive(&format!("futures::{spawner}::{{{{closure}}}}"), "long-poll");
+        let polled = view.inclusive(&format!("futures::{spawner}::{{closure}}"), "long-poll");
         let is_right = if seconds > 0.0 { polled > 0.9 * seconds } else { polled == 0.0 };
         assert!(is_right, "{spawner}: {polled} s of long polls");
     }
