@@ -73,7 +73,8 @@ CREATE TABLE parallel_loop(
     id INTEGER PRIMARY KEY, name TEXT NOT NULL, quoted INTEGER NOT NULL,
     entry INTEGER NOT NULL REFERENCES procedure, file INTEGER REFERENCES file, line INTEGER,
     splits INTEGER, steals INTEGER, stolen_ns INTEGER, executions INTEGER,
-    outside INTEGER, chunks INTEGER, iterations INTEGER, shared_by INTEGER NOT NULL, task_ns INTEGER NOT NULL);
+    outside INTEGER, chunks INTEGER, iterations INTEGER,
+    shared_by INTEGER NOT NULL, task_ns INTEGER NOT NULL);
 CREATE TABLE scope(
     id INTEGER PRIMARY KEY, kind TEXT NOT NULL, procedure INTEGER REFERENCES procedure,
     region INTEGER REFERENCES region, parallel_loop INTEGER REFERENCES parallel_loop,

@@ -1,6 +1,6 @@
-//! Counts the executions of OpenMP's directives, and the chunks of its loops, by the call that the compiler has
-//! made of one; of TBB's algorithms and tasks, and tasks of the program's own pools, by the call that begins
-//! or makes them.
+//! Counts the executions of OpenMP's directives, and the chunks of its loops, by the call that the compiler
+//! has made of one; of TBB's algorithms and tasks, and tasks of the program's own pools, by the call that
+//! begins or makes them.
 //!
 //! Each thread counts in one of a few stripes, so that threads that make tasks at one place seldom share
 //! a cache line. All counts are written when the process ends normally or replaces itself.

@@ -24,8 +24,8 @@ thread_local! {
     static LOOP: Cell<Loop> = const { Cell::new(Loop { step: 0, chunks: 0, iterations: 0 }) };
 }
 
-/// The thread begins its part of a region, which may begin with a loop of such a step. Returns the loop around
-/// it.
+/// The thread begins its part of a region, which may begin with a loop of such a step. Returns the loop
+/// around it.
 pub(super) fn enter(step: usize) -> Loop {
     LOOP.replace(Loop { step, ..Loop::default() })
 }
