@@ -4,6 +4,7 @@
 //! Async-signal-safe: [`is_running`], [`has_empty_handler`], [`event`], [`now`],
 //! [`create_profile`], [`add_losses`].
 
+use crate::arch::counter;
 use crate::config::{Config, Event, SourceKind};
 use crate::entries::Entries;
 use crate::host::Host;
@@ -29,6 +30,8 @@ pub struct Image {
     pub pid: u32,
     /// Monotonic clock at its start, nanoseconds; distinguishes images of one process.
     pub id: u64,
+    /// The processor's counter then.
+    counter: u64,
     /// Where it runs.
     pub host: Host,
     /// The metrics of its samples.
@@ -49,7 +52,8 @@ pub struct Image {
     pub cpu_at_start: (u64, u64),
     /// What it writes of itself.
     pub entries: Entries,
-    counts: Counts,
+    /// What is counted of it.
+    pub counts: Counts,
 }
 
 /// What is counted from the start of an image on. A forked child has a new image, which begins at zero.
@@ -65,6 +69,24 @@ pub struct Counts {
     pub foreign_ns: AtomicU64,
     /// Time for which threads that ended were ready to run and had no core, nanoseconds.
     pub run_delay_ns: AtomicU64,
+    /// Time that threads slept in completed waits that no hook observed, nanoseconds.
+    pub estimated_wait_ns: AtomicU64,
+    /// Waiting for locks that no context is charged with, nanoseconds.
+    pub unknown_lock_wait_ns: AtomicU64,
+    /// The time in which someone worked that samples account for, nanoseconds.
+    pub busy_ns: AtomicU64,
+    /// That time of all cores.
+    pub cores_ns: AtomicU64,
+}
+
+impl Counts {
+    /// A sample accounts for these. Two threads may lose an addition, which a mean can bear.
+    #[inline]
+    pub fn add_busy(&self, busy: u64, of_cores: u64) {
+        for (sum, more) in [(&self.busy_ns, busy), (&self.cores_ns, of_cores)] {
+            sum.store(sum.load(Ordering::Relaxed) + more, Ordering::Relaxed);
+        }
+    }
 }
 
 static IMAGE: AtomicPtr<Image> = AtomicPtr::new(ptr::null_mut());
@@ -91,7 +113,7 @@ pub fn open(config: Config, kind: SourceKind, host: Host, arguments: Vec<String>
     let long_poll = add(!config.in_job, &wait_metric(LONG_POLL));
     // SAFETY: getpid has no preconditions.
     let pid = unsafe { libc::getpid() } as u32;
-    let id = system::clock(libc::CLOCK_MONOTONIC);
+    let (id, counter) = (now(), counter());
     let file = |name: String| {
         let path = [config.output.as_bytes(), b"/", name.as_bytes()].concat();
         CString::new(path).unwrap_or_default()
@@ -103,6 +125,7 @@ pub fn open(config: Config, kind: SourceKind, host: Host, arguments: Vec<String>
         kind,
         pid,
         id,
+        counter,
         host,
         metrics,
         lock_wait,
@@ -153,6 +176,13 @@ pub fn cpu_used() -> (u64, u64) {
 #[inline]
 pub fn now() -> u64 {
     system::clock(libc::CLOCK_MONOTONIC)
+}
+
+/// Nanoseconds of so many counts of the processor, by the clock since the image began.
+pub fn nanoseconds(counts: u64) -> u64 {
+    let Some(image) = current() else { return 0 };
+    let (time, all) = (now().saturating_sub(image.id), counter().saturating_sub(image.counter));
+    ((counts as f64 * time as f64 / all as f64) as u64).min(time)
 }
 
 /// Adds the losses of a thread without a profile, indexed by cause.

@@ -18,7 +18,7 @@
 //! Entries are never given up, so an address keeps its entry. Async-signal-safe.
 
 use crate::image;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// Locks that threads can have waited for.
 const ENTRIES: usize = 1 << 14;
@@ -28,8 +28,6 @@ const PROBES: usize = 32;
 const COUNT_BITS: u32 = 12;
 const MOST_WAITERS: u64 = (1 << COUNT_BITS) - 1;
 
-static ENABLED: AtomicBool = AtomicBool::new(false);
-static UNKNOWN_NS: AtomicU64 = AtomicU64::new(0);
 static TABLE: [Entry; ENTRIES] = [const { Entry::new() }; ENTRIES];
 
 /// A lock that some thread has waited for.
@@ -165,15 +163,10 @@ impl Wait {
     }
 }
 
-/// Turns the metric on, when the session starts.
-pub fn enable() {
-    ENABLED.store(true, Ordering::Relaxed);
-}
-
 /// Whether the metric is on. Otherwise no wait may begin.
 #[inline]
 pub fn enabled() -> bool {
-    ENABLED.load(Ordering::Relaxed)
+    image::current().is_some_and(|image| image.lock_wait.is_some())
 }
 
 /// Whether there is waiting for a lock that its holder can take.
@@ -201,7 +194,7 @@ pub fn take(lock: usize) -> u64 {
 
 /// Counts waiting that no context is charged with, nanoseconds.
 pub fn lose(nanoseconds: u64) {
-    UNKNOWN_NS.fetch_add(nanoseconds, Ordering::Relaxed);
+    image::count(|counts| &counts.unknown_lock_wait_ns, nanoseconds);
 }
 
 /// Waiting until now that no context is charged with, nanoseconds.
@@ -209,12 +202,11 @@ pub fn unknown_ns() -> u64 {
     let now = image::now();
     let waits = TABLE.iter().map(|entry| State(entry.state.load(Ordering::Acquire)));
     let left = waits.map(|state| state.waited(now));
-    left.fold(UNKNOWN_NS.load(Ordering::Relaxed), u64::saturating_add)
+    left.fold(image::counted(|counts| &counts.unknown_lock_wait_ns), u64::saturating_add)
 }
 
 /// Forgets all waits, in a forked child: its parent's threads do not exist there.
 pub fn forget() {
-    UNKNOWN_NS.store(0, Ordering::Relaxed);
     // Entries in use only: others need not be copied for the child.
     for entry in TABLE.iter().filter(|e| e.lock.load(Ordering::Relaxed) != 0) {
         entry.state.store(0, Ordering::Relaxed);

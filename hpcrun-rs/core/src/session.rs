@@ -38,9 +38,6 @@ pub fn start(config: Config, arguments: Vec<String>, sigaction: Sigaction) -> Re
     if config.latency {
         latency::enable();
     }
-    if config.lock_wait {
-        locks::enable();
-    }
     let (tracking, in_job, period) = (config.critical_path, config.in_job, config.period_ns());
     activity::set_cores(config.cores);
     activity::set_distance(period, source::tick_of(kind, config.event));
@@ -465,7 +462,7 @@ fn cpu_times() -> process::CpuTimes {
         process_ns: now.0.saturating_sub(at_start.0) + foreign,
         children_ns: now.1.saturating_sub(at_start.1 + foreign),
         unsampled_ns: image::counted(|counts| &counts.unsampled_ns),
-        estimated_wait_ns: activity::estimated_ns(),
+        estimated_wait_ns: image::counted(|counts| &counts.estimated_wait_ns),
         unknown_lock_wait_ns: match locks::enabled() {
             true => locks::unknown_ns(),
             false => 0,

@@ -58,28 +58,29 @@ numbered! {
     }
 }
 
-/// A slot's state and the number of runtimes whose worker the thread is, packed in one word.
+/// A slot's state, the number of runtimes whose worker the thread is, and what that contributes to
+/// `n_working`, a byte each in one word.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Word(u32);
 
 impl Word {
+    #[inline]
     fn new(state: State, runtimes: u8) -> Word {
-        Word(u32::from(runtimes) << 8 | state as u32)
+        let contribution = match state {
+            State::Working => 1,
+            State::Worker | State::Asleep => 1 - runtimes as i8,
+            State::Blocked | State::SilentWorker => -(runtimes as i8),
+            _ => 0,
+        };
+        Word(u32::from(contribution as u8) << 16 | u32::from(runtimes) << 8 | state as u32)
     }
 
     fn state(self) -> State {
         State::from_number(self.0 & 0xff).unwrap_or(State::Free)
     }
 
-    /// The contribution of a slot in this state to `n_working`.
     fn contribution(self) -> i32 {
-        let runtimes = (self.0 >> 8) as i32;
-        match self.state() {
-            State::Working => 1,
-            State::Worker | State::Asleep => 1 - runtimes,
-            State::Blocked | State::SilentWorker => -runtimes,
-            _ => 0,
-        }
+        i32::from((self.0 >> 16) as i8)
     }
 }
 
@@ -154,7 +155,7 @@ impl Slot {
     /// Moves the thread from `old` to `state`, if it is still in `old`. The number of runtimes is unchanged.
     pub(super) fn move_from(&self, old: State, state: State) {
         let old_word = self.word();
-        let new = Word(old_word.0 & !0xff | state as u32);
+        let new = Word::new(state, (old_word.0 >> 8) as u8);
         if old_word.state() != old {
             return;
         }
@@ -216,10 +217,10 @@ pub(super) struct Header {
     pub(super) changes: AtomicU32,
     /// Number of processes that ever shared the table.
     processes: AtomicU32,
-    /// Since when nobody works, by the monotonic clock; 0: somebody does, as far as is known.
+    /// Since when nobody works, by the processor's counter; 0: somebody does, as far as is known.
     pub(super) still_since: AtomicU64,
-    /// For how long nobody has worked before, nanoseconds.
-    pub(super) still_ns: AtomicU64,
+    /// For how long nobody has worked before, in its counts.
+    pub(super) still: AtomicU64,
     /// Correction of the idleness of past samples, in nanoseconds: positive if they were charged too little.
     correction: AtomicI64,
 }

@@ -22,7 +22,19 @@ const MOST_KNOWN: usize = 1 << 16;
 
 /// Captured contexts, by thread ordinal and record. Only a thread that has its own [`Known`] may lock it, so
 /// a signal handler of the program that interrupts the holder does not wait for its own thread.
-static CAPTURED: Mutex<Option<HashMap<(u32, u32), Context>>> = Mutex::new(None);
+#[derive(Default)]
+pub(super) struct Captured(Mutex<HashMap<(u32, u32), Context>>);
+
+impl Captured {
+    fn with<T>(&self, _: &mut Known, act: impl FnOnce(&mut HashMap<(u32, u32), Context>) -> T) -> T {
+        act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// A context that a thread has captured.
+    fn get(&self, known: &mut Known, thread: u32, record: u32) -> Context {
+        self.with(known, |all| all.get(&(thread, record)).cloned()).unwrap_or_else(Context::empty)
+    }
+}
 
 /// A context, of whatever thread.
 #[derive(Clone)]
@@ -45,6 +57,7 @@ pub(crate) struct ThreadSamples {
     /// The header of the thread's profile; null until its first sample.
     profile: AtomicPtr<u8>,
     known: Mutex<Known>,
+    captured: &'static Captured,
 }
 
 #[derive(Default)]
@@ -62,12 +75,17 @@ struct Record {
 }
 
 impl ThreadSamples {
-    pub(super) fn new(ordinal: u32, samples: Arc<Samples>) -> Arc<ThreadSamples> {
+    pub(super) fn new(
+        ordinal: u32,
+        samples: Arc<Samples>,
+        captured: &'static Captured,
+    ) -> Arc<ThreadSamples> {
         Arc::new(ThreadSamples {
             ordinal,
             samples,
             profile: AtomicPtr::new(ptr::null_mut()),
             known: Mutex::default(),
+            captured,
         })
     }
 
@@ -90,7 +108,7 @@ impl ThreadSamples {
         self.profile.store(profile, Ordering::Relaxed);
         if let Some(mut known) = self.known() {
             let context = self.context_of(&mut known, record);
-            known.insert_captured((self.ordinal, record), context);
+            self.captured.with(&mut known, |all| all.insert((self.ordinal, record), context));
         }
     }
 
@@ -117,7 +135,7 @@ impl ThreadSamples {
                 break;
             }
             if found.kind == RecordKind::Anchor as u32 {
-                context = known.captured(found.ip as u32, found.lip as u32);
+                context = self.captured.get(known, found.ip as u32, found.lip as u32);
             }
             inner.push((at, found.lip));
             if found.kind != RecordKind::Note as u32 {
@@ -165,18 +183,6 @@ impl Known {
         let known = self.functions.entry(address.0);
         Arc::clone(known.or_insert_with(|| functions::at(address)))
     }
-
-    /// A context that a thread has captured.
-    fn captured(&mut self, thread: u32, record: u32) -> Context {
-        let captured = CAPTURED.lock().unwrap_or_else(PoisonError::into_inner);
-        let context = captured.as_ref().and_then(|c| c.get(&(thread, record)));
-        context.cloned().unwrap_or_else(Context::empty)
-    }
-
-    fn insert_captured(&mut self, key: (u32, u32), context: Context) {
-        let mut captured = CAPTURED.lock().unwrap_or_else(PoisonError::into_inner);
-        captured.get_or_insert_default().insert(key, context);
-    }
 }
 
 /// The functions of two lists.
@@ -208,16 +214,9 @@ impl Sampler for Contexts {
         let (thread, record) = ((site.0 & !SITE_CONTEXT) >> 32, site.0 as u32);
         let context = self.0.known().map(|mut known| match thread == u64::from(self.0.ordinal) {
             true => self.0.context_of(&mut known, record),
-            false => known.captured(thread as u32, record),
+            false => self.0.captured.get(&mut known, thread as u32, record),
         });
         Site(context.map_or(0, |context| context.path) | SITE_CONTEXT)
-    }
-}
-
-/// Forgets the parent's contexts, in a forked child.
-pub(super) fn forget() {
-    if let Ok(mut captured) = CAPTURED.try_lock() {
-        *captured = None;
     }
 }
 
@@ -234,9 +233,10 @@ mod tests {
         std::thread::spawn(move || {
             let clock = critical_path::ThreadClock::new();
             let tracked = critical_path::Thread::new(&thread, clock, Site(0));
-            let samples = ThreadSamples::new(1, tracked.samples());
+            let captured: &Captured = Box::leak(Box::default());
+            let samples = ThreadSamples::new(1, tracked.samples(), captured);
             let known = samples.known().expect("nobody has it");
-            let captured = CAPTURED.lock().unwrap();
+            let captured = captured.0.lock().unwrap();
             samples.capture(ptr::null_mut(), 7);
             let mut contexts = Contexts(Arc::clone(&samples));
             assert_eq!(contexts.place(Site(SITE_CONTEXT | 2 << 32 | 7)), Site(SITE_CONTEXT));

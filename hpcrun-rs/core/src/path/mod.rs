@@ -28,8 +28,8 @@ pub use tracked::Tracked;
 
 use crate::config::Tracking;
 use crate::system;
-use contexts::Contexts;
 pub(crate) use contexts::ThreadSamples;
+use contexts::{Captured, Contexts};
 pub use critical_path::table::Tracked as OwnThread;
 use critical_path::{Lost, Settings, Site, Thread, ThreadClock, Tracker};
 use hpc_formats::critical_path::SPAWNS;
@@ -49,6 +49,10 @@ struct Path {
     threads: Mutex<Vec<(u32, u32)>>,
     /// Whoever has it writes the file.
     writer: Mutex<()>,
+    captured: Captured,
+    halted_by: AtomicU8,
+    /// The process is started by a launcher of jobs: it may join one.
+    in_job: bool,
     job: OnceLock<Job>,
 }
 
@@ -64,6 +68,22 @@ impl Path {
         // Nothing panics with the lock held.
         self.threads.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// Keeps threads out, unless somebody does. Returns whether it does.
+    fn halt(&self, who: u8) -> bool {
+        let halted = self.halted_by.compare_exchange(NOBODY, who, Ordering::SeqCst, Ordering::SeqCst).is_ok();
+        if halted {
+            // Pairs with the compiler fence in `with`: either a thread sees this, or we see it inside.
+            system::membarrier();
+        }
+        halted
+    }
+
+    /// Who keeps threads out.
+    #[inline]
+    fn halted_by(&self) -> u8 {
+        self.halted_by.load(Ordering::Relaxed)
+    }
 }
 
 /// Following a fork, with all that it does to the program's caches, takes a few hundred nanoseconds.
@@ -73,21 +93,16 @@ const GRAIN: u64 = 20_000;
 static PATH: AtomicPtr<Path> = AtomicPtr::new(ptr::null_mut());
 /// 1 while tracking.
 static ACTIVE: AtomicU8 = AtomicU8::new(0);
-/// Threads may no longer enter.
-static OVER: AtomicBool = AtomicBool::new(false);
-/// Who sees to that: [`NOBODY`], [`stop_after`] for a while, or [`finish`] for good.
-static HALTED_BY: AtomicU8 = AtomicU8::new(NOBODY);
+
+/// Who keeps threads out: nobody; [`stop_after`], which lets them in again; [`finish`].
 const NOBODY: u8 = 0;
 const STOP: u8 = 1;
 const FINISH: u8 = 2;
 /// As `FINISH`; threads were tracked until then.
 const FINISH_TRACKED: u8 = 3;
 
-/// The process is started by a launcher of jobs: it may join one.
-static IN_JOB: AtomicBool = AtomicBool::new(false);
-
 fn is_in_job() -> bool {
-    IN_JOB.load(Ordering::Relaxed)
+    current().is_some_and(|path| path.in_job)
 }
 
 /// The process has this rank in a job.
@@ -104,7 +119,6 @@ fn rank() -> u32 {
 /// Starts to track, before the program has threads, or prepares for it. `period`: nanoseconds between
 /// samples.
 pub fn start(tracking: &Tracking, in_job: bool, period: u64) {
-    IN_JOB.store(in_job, Ordering::Relaxed);
     system::register_membarrier();
     functions::open();
     let mut settings = Settings::default().without_operations();
@@ -118,11 +132,11 @@ pub fn start(tracking: &Tracking, in_job: bool, period: u64) {
         settings.message_cost = tracking.edges;
         settings.spawn_cost = tracking.edges.saturating_mul(SPAWNS);
     }
-    open(settings);
+    open(settings, in_job);
     ACTIVE.store(u8::from(tracking.signal == 0), Ordering::SeqCst);
 }
 
-fn open(settings: Settings) {
+fn open(settings: Settings, in_job: bool) {
     let path = Box::leak(Box::new(Path {
         tracker: Tracker::new(settings),
         settings,
@@ -130,6 +144,9 @@ fn open(settings: Settings) {
         names: functions::Names::default(),
         threads: Mutex::default(),
         writer: Mutex::default(),
+        captured: Captured::default(),
+        halted_by: AtomicU8::new(NOBODY),
+        in_job,
         job: OnceLock::new(),
     }));
     PATH.store(path, Ordering::Release);
@@ -169,52 +186,30 @@ pub fn begin() {
 /// Stops for good: when this returns, other threads do not enter any more, and those that were inside are
 /// about to leave ([`ThreadPath::is_inside`]). Returns whether threads were tracked until now.
 pub fn finish() -> bool {
+    let Some(path) = current() else { return false };
+    let how = || if is_active() { FINISH_TRACKED } else { FINISH };
     // Another thread that stops is about to be ready; the limit is for a thread that the kernel has ended.
-    system::within(10_000, || become_halter(FINISH).then_some(()));
-    let was_active = ACTIVE.swap(0, Ordering::SeqCst) != 0;
-    if was_active {
-        HALTED_BY.store(FINISH_TRACKED, Ordering::SeqCst);
-    }
-    halt();
-    was_active
-}
-
-fn become_halter(who: u8) -> bool {
-    let free = HALTED_BY.compare_exchange(NOBODY, who, Ordering::SeqCst, Ordering::SeqCst);
-    free.is_ok()
-}
-
-fn halt() {
-    OVER.store(true, Ordering::SeqCst);
-    // Pairs with the compiler fence in `with`: either a thread sees this, or we see it inside. No thread is
-    // inside if nothing is tracked.
-    if is_configured() {
+    if system::within(10_000, || path.halt(how()).then_some(())).is_none() {
+        path.halted_by.store(how(), Ordering::SeqCst);
         system::membarrier();
     }
+    ACTIVE.swap(0, Ordering::SeqCst) != 0
 }
 
 /// Stops after `publish`, for which threads are kept outside as by [`finish`]; one that ends waits. Called by
 /// a thread that is not tracked and cannot be interrupted by signals.
 pub fn stop_after(publish: impl FnOnce()) {
-    if become_halter(STOP) {
-        halt();
+    if let Some(path) = current().filter(|path| path.halt(STOP)) {
         publish();
         ACTIVE.store(0, Ordering::SeqCst);
-        OVER.store(false, Ordering::SeqCst);
-        HALTED_BY.store(NOBODY, Ordering::SeqCst);
+        path.halted_by.store(NOBODY, Ordering::SeqCst);
     }
 }
 
 /// Forgets the parent's tracker in a forked child, where other threads' locks may be held forever.
 pub fn start_anew() {
     if let Some(path) = current() {
-        // The parent's thread that was stopping does not exist here.
-        if HALTED_BY.load(Ordering::Relaxed) == STOP {
-            HALTED_BY.store(NOBODY, Ordering::Relaxed);
-            OVER.store(false, Ordering::Relaxed);
-        }
-        contexts::forget();
-        open(path.settings);
+        open(path.settings, path.in_job);
     }
 }
 
@@ -232,7 +227,7 @@ pub struct ThreadPath {
     is_shared: AtomicBool,
 }
 
-// SAFETY: `tracked` is used by the thread itself, and by the one that ends the process when `OVER` is set and
+// SAFETY: `tracked` is used by the thread itself, and by the one that ends the process when threads are kept out and
 // the thread is outside ([`ThreadPath::with_first`]).
 unsafe impl Sync for ThreadPath {}
 
@@ -272,8 +267,8 @@ impl ThreadPath {
         self.inside.store(true, Ordering::Relaxed);
         compiler_fence(Ordering::SeqCst);
         let result = match current() {
-            Some(path) if !OVER.load(Ordering::Relaxed) => {
-                // SAFETY: `inside` shows that this thread does not use it, and `OVER`, looked at after
+            Some(path) if path.halted_by() == NOBODY => {
+                // SAFETY: `inside` shows that this thread does not use it, and `halted_by`, looked at after
                 // `inside` was set, that no other thread does.
                 let slot = unsafe { &mut *self.tracked.get() };
                 if slot.is_none() {
@@ -308,37 +303,37 @@ impl ThreadPath {
 
     /// The thread ends, and completes its profile next; whoever joins it knows it by `name`.
     pub fn end(&self, name: usize) {
-        // SAFETY: another thread changes nothing here before `OVER` is set, and then only the strand.
-        if unsafe { (*self.tracked.get()).is_none() } {
-            return;
-        }
+        // SAFETY: another thread changes nothing here before it keeps threads out, and then only the strand.
+        let is_tracked = unsafe { (*self.tracked.get()).is_some() };
+        let Some(path) = current().filter(|_| is_tracked) else { return };
         let ended = self.with(|tracked| tracked.end(name));
-        let is_last = HALTED_BY.load(Ordering::SeqCst) == FINISH_TRACKED;
+        let is_last = path.halted_by() == FINISH_TRACKED;
         if ended.is_none() && is_last && !self.is_inside() && !self.is_shared.load(Ordering::Relaxed) {
             // The thread that ends the process leaves the strand of a thread that completes itself to it.
             self.publish();
         }
-        self.leave();
+        self.leave(path);
     }
 
     /// Frees what belongs to an ended thread.
-    fn leave(&self) {
-        self.inside.store(true, Ordering::Relaxed);
-        compiler_fence(Ordering::SeqCst);
-        while HALTED_BY.load(Ordering::Relaxed) == STOP {
-            self.inside.store(false, Ordering::Release);
-            system::sleep(100_000);
+    fn leave(&self, path: &Path) {
+        loop {
             self.inside.store(true, Ordering::Relaxed);
             compiler_fence(Ordering::SeqCst);
-        }
-        if !OVER.load(Ordering::Relaxed) {
-            self.samples.store(ptr::null_mut(), Ordering::Relaxed);
+            let halted_by = path.halted_by();
+            if halted_by == NOBODY {
+                self.samples.store(ptr::null_mut(), Ordering::Relaxed);
+                compiler_fence(Ordering::SeqCst);
+                // SAFETY: as in `with`.
+                unsafe { (*self.tracked.get()).take() };
+            }
             compiler_fence(Ordering::SeqCst);
-            // SAFETY: as in `with`.
-            unsafe { (*self.tracked.get()).take() };
+            self.inside.store(false, Ordering::Release);
+            if halted_by != STOP {
+                return;
+            }
+            system::sleep(100_000);
         }
-        compiler_fence(Ordering::SeqCst);
-        self.inside.store(false, Ordering::Release);
     }
 
     /// Whether the thread is in the tracker.

@@ -33,7 +33,7 @@ pub struct Tracked {
 
 impl Tracked {
     pub(super) fn new(path: &'static Path, mut thread: OwnThread, ordinal: u32) -> Tracked {
-        let samples = ThreadSamples::new(ordinal, thread.samples());
+        let samples = ThreadSamples::new(ordinal, thread.samples(), &path.captured);
         thread.set_sampler(Box::new(Contexts(Arc::clone(&samples))));
         Tracked { thread, path, samples, left: None, routine: Site(0), has_tasks: false, waits: false }
     }

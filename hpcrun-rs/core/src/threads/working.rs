@@ -11,6 +11,7 @@
 use super::listing::Listing;
 use crate::activity::{self, Charge, MAX_RUNTIMES, State};
 use crate::arch::{counter, stack_pointer};
+use crate::image;
 use crate::trace::ThreadTrace;
 use crate::unwind::stack;
 use hpc_formats::trace;
@@ -28,7 +29,7 @@ pub struct Working {
     waiting: Cell<u32>,
     /// Stack pointer at the outermost wait.
     waits_at: Cell<usize>,
-    /// For how long nobody had worked when the outermost wait began, nanoseconds.
+    /// For how long nobody had worked when the outermost wait began, in counts of the processor.
     still_at: Cell<u64>,
     /// Number of nested waits in runtimes that tell of their tasks.
     pauses: Cell<u32>,
@@ -271,7 +272,11 @@ impl Working {
         }
         self.listing.slot().begin_anew();
         self.move_to(self.works_as());
-        activity::begin_work().saturating_sub(self.still_at.get())
+        match activity::begin_work().saturating_sub(self.still_at.get()) {
+            // Less than a millisecond.
+            counts if counts < 1 << 20 => 0,
+            counts => image::nanoseconds(counts),
+        }
     }
 
     /// The thread gives up its core. It has nothing to do, so it is idle, although the yields cost CPU time.
