@@ -76,15 +76,31 @@ unsafe extern "C" {
 
 static KEY: AtomicU32 = AtomicU32::new(u32::MAX);
 
-/// Prepares for threads: creates the key whose destructor ends a thread's profile, and sets the address by
-/// which the thread-start agent recognises its frames.
+/// Prepares for threads: creates the key whose destructor ends a thread's profile, and sets the addresses
+/// by which the thread-start agent recognises its frames.
 pub(crate) fn prepare() {
     let mut key = 0;
     // SAFETY: `key` is a local; the destructor is a function of this library, which is never unloaded.
     if unsafe { libc::pthread_key_create(&mut key, Some(leave)) } == 0 {
         KEY.store(key, Ordering::Release);
     }
-    agents::thread_start::set_return(&raw const hpcrun_thread_start_return as u64);
+    agents::thread_start::set_returns([&raw const hpcrun_thread_start_return as u64, context_return()]);
+}
+
+/// What a routine returns to that `makecontext` has put on a stack; 0 if that is not seen.
+fn context_return() -> u64 {
+    extern "C" fn nothing() {}
+    let mut stack = [0_u64; 32];
+    // SAFETY: zeros are a valid context. libc writes it and the stack, on which nobody ever runs.
+    let top = unsafe {
+        let mut context: libc::ucontext_t = std::mem::zeroed();
+        context.uc_stack.ss_sp = stack.as_mut_ptr().cast();
+        context.uc_stack.ss_size = size_of_val(&stack);
+        libc::makecontext(&mut context, nothing, 0);
+        context.uc_mcontext.gregs[libc::REG_RSP as usize] as usize
+    };
+    let place = top.wrapping_sub(stack.as_ptr() as usize) / size_of::<u64>();
+    stack.get(place).copied().unwrap_or(0)
 }
 
 /// Begins the new thread's state, before its start routine.

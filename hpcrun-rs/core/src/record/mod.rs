@@ -17,7 +17,8 @@ use crate::logical::{self, BacktraceCache, PathBuffer, PathRoot};
 use crate::sinks::{Node, Values, Verdict};
 use crate::tasks::{Chain, Task};
 use crate::unwind::loadmap::Pinned;
-use crate::unwind::{Cursor, Registers, Unwind, stack};
+use crate::unwind::stack::{self, StackSlot};
+use crate::unwind::{Cursor, Registers, Unwind};
 use hpc_formats::loss::LossCause;
 
 /// Records that there is room for in a profile that may not be able to grow.
@@ -45,12 +46,14 @@ impl Recorder {
     }
 
     /// Unwinds from `registers`, in `task`, and inserts the path into the tree. Creates the tree, with
-    /// `identity`, if there is none. Idle when the stack shows that the thread waits for a task.
+    /// `identity`, if there is none. Idle when the stack shows that the thread waits for a task. The stack of
+    /// a coroutine is not known: its root is that of its thread, whose stack is `own`.
     pub(crate) fn walk(
         &mut self,
         pinned: &Pinned,
         registers: &Registers,
         task: *const Task,
+        own: &StackSlot,
         identity: impl FnOnce() -> Identity,
     ) -> Verdict {
         if let Some(tree) = &self.tree {
@@ -64,6 +67,10 @@ impl Recorder {
         let tasks = Chain::of(task, |address| physical.stack.peek(address));
         let Some(root) = logical::backtrace(physical, tasks, &mut self.path, &mut self.cache) else {
             return Verdict::Idle;
+        };
+        let root = match root {
+            PathRoot::Partial(LossCause::UnknownThreadRoot) if bounds.high == 0 => own.root().into(),
+            root => root,
         };
         let (notes, outer) = (self.path.notes(), self.path.outer());
         let inserted = tree(&mut self.tree, identity).and_then(|tree| {

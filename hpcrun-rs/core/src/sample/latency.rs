@@ -2,7 +2,7 @@
 //!
 //! Async-signal-safe: [`keep`].
 
-use crate::memory;
+use crate::{image, memory};
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 
 const CAPACITY: usize = 1 << 20;
@@ -49,23 +49,17 @@ pub fn summary() -> Option<String> {
         .map(|i| unsafe { (*base.add(i)).load(Ordering::Relaxed) })
         .collect();
     all.sort_unstable();
-    let per_us = cycles_per_microsecond();
-    let q = |p: f64| f64::from(all[((n - 1) as f64 * p) as usize]) / per_us;
+    let us = |cycles: u64| image::nanoseconds(cycles) as f64 / 1000.0;
+    let q = |p: f64| us(all[((n - 1) as f64 * p) as usize].into());
     let typical = &all[..n - n / 100];
     let sum: u64 = typical.iter().map(|cycles| u64::from(*cycles)).sum();
     Some(format!(
         "handler latency over {n} samples, us: mean {:.2} p10 {:.2} p50 {:.2} p90 {:.2} p99 {:.2} max {:.1}",
-        sum as f64 / typical.len() as f64 / per_us,
+        us(sum) / typical.len() as f64,
         q(0.1),
         q(0.5),
         q(0.9),
         q(0.99),
         q(1.0)
     ))
-}
-
-fn cycles_per_microsecond() -> f64 {
-    let (start, clock) = (now(), std::time::Instant::now());
-    while clock.elapsed().as_millis() < 20 {}
-    (now() - start) as f64 / clock.elapsed().as_secs_f64() / 1e6
 }

@@ -75,7 +75,7 @@ impl Busy<'_> {
     #[inline]
     pub(super) fn walk(&mut self, registers: &Registers) -> Verdict {
         let thread = self.thread;
-        self.recorder.walk(&self.pinned, registers, thread.task(), || thread.identity())
+        self.recorder.walk(&self.pinned, registers, thread.task(), &thread.stack, || thread.identity())
     }
 
     /// The context of time that was held back.

@@ -4,7 +4,7 @@
 //! | agent | frames | step |
 //! |---|---|---|
 //! | native (identity) | all that no other agent owns | a frame of the program |
-//! | [`thread_start`] | the outermost one | the root: the creator's context (section 4.2) |
+//! | [`thread_start`] | the first of a thread or coroutine | the root: its creator's context (4.2) |
 //! | [`profiler`] | of the preloaded library | skips it |
 //! | `work_stealing`, for each registered runtime | its code | a frame of a runtime |
 //! | | its boundary, which enters a stolen task | goes on at the spawner |
