@@ -52,8 +52,7 @@ pub struct Image {
     pub cpu_at_start: (u64, u64),
     /// What it writes of itself.
     pub entries: Entries,
-    /// What is counted of it.
-    pub counts: Counts,
+    counts: Counts,
 }
 
 /// What is counted from the start of an image on. A forked child has a new image, which begins at zero.
@@ -69,24 +68,8 @@ pub struct Counts {
     pub foreign_ns: AtomicU64,
     /// Time for which threads that ended were ready to run and had no core, nanoseconds.
     pub run_delay_ns: AtomicU64,
-    /// Time that threads slept in completed waits that no hook observed, nanoseconds.
-    pub estimated_wait_ns: AtomicU64,
     /// Waiting for locks that no context is charged with, nanoseconds.
     pub unknown_lock_wait_ns: AtomicU64,
-    /// The time in which someone worked that samples account for, nanoseconds.
-    pub busy_ns: AtomicU64,
-    /// That time of all cores.
-    pub cores_ns: AtomicU64,
-}
-
-impl Counts {
-    /// A sample accounts for these. Two threads may lose an addition, which a mean can bear.
-    #[inline]
-    pub fn add_busy(&self, busy: u64, of_cores: u64) {
-        for (sum, more) in [(&self.busy_ns, busy), (&self.cores_ns, of_cores)] {
-            sum.store(sum.load(Ordering::Relaxed) + more, Ordering::Relaxed);
-        }
-    }
 }
 
 static IMAGE: AtomicPtr<Image> = AtomicPtr::new(ptr::null_mut());

@@ -247,23 +247,19 @@ fn claim(lock: usize) -> Option<&'static Entry> {
 mod tests {
     use super::*;
 
-    fn all(state: State, now: u64) -> u64 {
-        state.waited(now)
-    }
-
     #[test]
     fn waiting_adds_up_over_waiters_and_is_taken_once() {
         let mut state = State(0);
         for since in [100, 120, 150] {
             state = state.joined(since).expect("there is room");
         }
-        assert_eq!(all(state, 200), 100 + 80 + 50);
+        assert_eq!(state.waited(200), 100 + 80 + 50);
         state = state.taken(200);
-        assert_eq!((all(state, 200), all(state, 210)), (0, 3 * 10));
+        assert_eq!((state.waited(200), state.waited(210)), (0, 3 * 10));
         state = state.left(210);
-        assert_eq!(all(state, 220), 3 * 10 + 2 * 10);
+        assert_eq!(state.waited(220), 3 * 10 + 2 * 10);
         state = state.taken(220).left(230).left(240);
-        assert_eq!(all(state, 1000), 10 + 20);
+        assert_eq!(state.waited(1000), 10 + 20);
         assert_eq!(state.taken(1000), State(0));
     }
 
@@ -272,15 +268,15 @@ mod tests {
         let late = (1 << 52) - 10;
         let state = State(0).joined(late).and_then(|s| s.joined(late + 4));
         let state = state.expect("there is room");
-        assert_eq!(all(state, late + 20), 20 + 16);
-        assert_eq!(all(state.taken(late + 20), late + 30), 20);
+        assert_eq!(state.waited(late + 20), 20 + 16);
+        assert_eq!(state.taken(late + 20).waited(late + 30), 20);
     }
 
     #[test]
     fn a_clock_that_is_behind_charges_nothing() {
         let state = State(0).joined(100).expect("there is room");
-        assert_eq!(all(state, 90), 0);
-        assert_eq!(all(state.left(90).left(90), 200), 0);
+        assert_eq!(state.waited(90), 0);
+        assert_eq!(state.left(90).left(90).waited(200), 0);
     }
 
     #[test]
@@ -290,7 +286,7 @@ mod tests {
             state = state.joined(7).expect("there is room");
         }
         assert_eq!(state.joined(7), None);
-        assert_eq!(all(state, 8), MOST_WAITERS);
+        assert_eq!(state.waited(8), MOST_WAITERS);
     }
 
     #[test]

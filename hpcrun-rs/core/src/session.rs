@@ -462,7 +462,7 @@ fn cpu_times() -> process::CpuTimes {
         process_ns: now.0.saturating_sub(at_start.0) + foreign,
         children_ns: now.1.saturating_sub(at_start.1 + foreign),
         unsampled_ns: image::counted(|counts| &counts.unsampled_ns),
-        estimated_wait_ns: image::counted(|counts| &counts.estimated_wait_ns),
+        estimated_wait_ns: activity::estimated_ns(),
         unknown_lock_wait_ns: match locks::enabled() {
             true => locks::unknown_ns(),
             false => 0,

@@ -34,35 +34,12 @@ pub fn close(descriptor: i32) {
     unsafe { call(libc::SYS_close, [descriptor as usize, 0, 0, 0, 0]) };
 }
 
-/// What a file of the kernel holds, by as few calls as that takes; empty if it cannot be read. Not
+/// What a short file of the kernel holds, by as few calls as that takes; empty if it cannot be read. Not
 /// async-signal-safe.
 pub fn read(path: &str) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(4096);
-    let Ok(name) = CString::new(path) else { return bytes };
-    let (at, name_at) = (libc::AT_FDCWD as usize, name.as_ptr() as usize);
-    let flags = (libc::O_RDONLY | libc::O_CLOEXEC) as usize;
-    let needed = [libc::SYS_openat, libc::SYS_read, libc::SYS_close];
-    if needed.into_iter().any(refuses) {
-        return bytes;
-    }
-    // SAFETY: the path is NUL-terminated, and the kernel writes into the spare room of the vector.
-    unsafe {
-        let file = call(libc::SYS_openat, [at, name_at, flags, 0, 0]);
-        if file < 0 {
-            return bytes;
-        }
-        loop {
-            let room = bytes.spare_capacity_mut();
-            let (place, length) = (room.as_mut_ptr() as usize, room.len());
-            let got = call(libc::SYS_read, [file as usize, place, length, 0, 0]).max(0) as usize;
-            bytes.set_len(bytes.len() + got);
-            if got < length {
-                break;
-            }
-            bytes.reserve(bytes.len());
-        }
-        close(file as i32);
-    }
+    let mut bytes = vec![0; 4096];
+    let count = CString::new(path).ok().and_then(|path| read_start(&path, &mut bytes).ok());
+    bytes.truncate(count.unwrap_or(0));
     bytes
 }
 

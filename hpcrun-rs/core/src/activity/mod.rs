@@ -16,12 +16,16 @@ pub use node::{Slot, State, acquire, attach};
 pub use runtimes::{
     MAX_RUNTIMES, Refusal, discount, peak_workers, publish_count, register_runtime, runtime, runtimes,
 };
-pub use silence::set_distance;
+pub use silence::{estimated_ns, set_distance};
 
-use crate::{arch, image, sandbox, system};
+use crate::{arch, sandbox, system};
 use hpc_formats::environment::ALL_CORES;
 use node::{HOT, Header};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Of this process's samples: the time in which someone worked that they account for, and that time of all
+/// cores, nanoseconds.
+static BUSY: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 
 /// Sets n, the number of cores; 0: the peak number of workers; [`ALL_CORES`]: those that the run's processes
 /// on this host may use together, at any time.
@@ -40,8 +44,7 @@ pub fn cores() -> u32 {
 
 /// The mean n of the time that this process's samples account for.
 pub fn mean_cores() -> f64 {
-    let busy = image::counted(|counts| &counts.busy_ns) as f64;
-    let cores_time = image::counted(|counts| &counts.cores_ns) as f64;
+    let [busy, cores_time] = BUSY.each_ref().map(|sum| sum.load(Ordering::Relaxed) as f64);
     match busy > 0.0 {
         true => cores_time / busy,
         false => f64::from(cores()),
@@ -74,8 +77,9 @@ pub fn charge(slot: &Slot, now: u64, stands_for: u64) -> Charge {
     let n = cores();
     let charge = share(working(), n, stands_for);
     let all = stands_for as f64 + charge.idleness;
-    if let Some(image) = image::current() {
-        image.counts.add_busy((all / f64::from(n)) as u64, all as u64);
+    // Two threads may lose an addition, which a mean can bear.
+    for (sum, more) in BUSY.iter().zip([all / f64::from(n), all]) {
+        sum.store(sum.load(Ordering::Relaxed) + more as u64, Ordering::Relaxed);
     }
     let correction = node::take_correction();
     if correction == 0 {
@@ -100,7 +104,8 @@ pub fn spin(slot: &Slot, now: u64) {
     }
 }
 
-/// A shorter time in which nobody works is a call that might have waited, and did not: counts of the processor.
+/// A shorter time in which nobody works is a call that might have waited, and did not: counts of the
+/// processor.
 const CALL: u64 = 1 << 14;
 
 /// A thread has begun to wait. Returns for how long nobody has worked so far, in counts of the processor: it
@@ -153,6 +158,8 @@ pub fn end_process() {
 pub fn enter_child(counted: i32) {
     node::enter_child();
     members::set_threads(std::iter::once(system::thread_id()));
+    BUSY.iter().for_each(|sum| sum.store(0, Ordering::Relaxed));
+    silence::forget();
     runtimes::enter_child(counted);
 }
 

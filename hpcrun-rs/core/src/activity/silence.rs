@@ -15,9 +15,8 @@
 use super::members;
 use super::node::{self, HOT, Slot, State};
 use super::{cores, idle_cores, working};
-use crate::image;
 use crate::system::{self, Text};
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Number of slots that one sample looks at. They are in the caches of other cores.
 const LOOKS: usize = 2;
@@ -26,6 +25,9 @@ const AGAIN_NS: u64 = 8_000_000;
 /// Inspections in a row, each by a thread that has got a core, after which a thread that got none counts as
 /// asleep, if it is in another namespace, so that the kernel does not show it to this process.
 const UNSEEN: u32 = 16;
+
+/// Nanoseconds that this process's threads slept in waits that no hook observed.
+static ESTIMATED: AtomicU64 = AtomicU64::new(0);
 
 /// Sets the nanoseconds of CPU time between samples: `period`, or `tick` if that is longer. `tick` is 0 for a
 /// source that does not fire in ticks.
@@ -163,7 +165,17 @@ pub(super) fn end(slot: &Slot, now: u64) {
 
 fn end_silence(slot: &Slot, now: u64) {
     let slept = now.saturating_sub(slot.asleep_since.load(Relaxed));
-    image::count(|counts| &counts.estimated_wait_ns, slept);
+    ESTIMATED.fetch_add(slept, Relaxed);
+}
+
+/// Nanoseconds that this process's threads slept in completed waits that no hook observed.
+pub fn estimated_ns() -> u64 {
+    ESTIMATED.load(Relaxed)
+}
+
+/// Resets the estimate in a forked child.
+pub(super) fn forget() {
+    ESTIMATED.store(0, Relaxed);
 }
 
 /// The kernel's state of a thread.

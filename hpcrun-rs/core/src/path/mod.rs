@@ -227,8 +227,8 @@ pub struct ThreadPath {
     is_shared: AtomicBool,
 }
 
-// SAFETY: `tracked` is used by the thread itself, and by the one that ends the process when threads are kept out and
-// the thread is outside ([`ThreadPath::with_first`]).
+// SAFETY: `tracked` is used by the thread itself, and by the one that ends the process when threads are kept
+// out and the thread is outside ([`ThreadPath::with_first`]).
 unsafe impl Sync for ThreadPath {}
 
 impl ThreadPath {

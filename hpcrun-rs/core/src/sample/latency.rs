@@ -17,20 +17,17 @@ pub fn enable() {
     }
 }
 
-/// Whether latencies are measured.
-#[inline]
-pub fn enabled() -> bool {
-    !CYCLES.load(Ordering::Relaxed).is_null()
-}
-
 pub use crate::arch::counter as now;
 
-/// Records one latency; those beyond the first 2^20 are dropped.
+/// Records one latency, if they are measured; those beyond the first 2^20 are dropped.
 #[inline]
 pub fn keep(cycles: u64) {
     let base = CYCLES.load(Ordering::Relaxed);
+    if base.is_null() {
+        return;
+    }
     let i = COUNT.fetch_add(1, Ordering::Relaxed);
-    if !base.is_null() && i < CAPACITY {
+    if i < CAPACITY {
         // SAFETY: `i` is within the mapping, which is never unmapped.
         unsafe { (*base.add(i)).store(cycles.min(u64::from(u32::MAX)) as u32, Ordering::Relaxed) };
     }

@@ -132,9 +132,7 @@ pub(super) unsafe extern "C" fn handle(
                 } else {
                     thread.source.was_quick();
                 }
-                if latency::enabled() {
-                    latency::keep(cycles);
-                }
+                latency::keep(cycles);
             }
         }
         (Claim::Lost, _) | (Claim::Sample(_), None) => {

@@ -142,31 +142,25 @@ pub(crate) fn all(
     trace: &ThreadTrace,
     tally: &Tally,
 ) -> impl Sink {
-    (profile::Profile(tree), critical_path::CriticalPath(path), trace, tally)
+    (profile::Profile(tree), (critical_path::CriticalPath(path), (trace, tally)))
 }
 
-impl<A: Sink, B: Sink, C: Sink, D: Sink> Sink for (A, B, C, D) {
+impl<A: Sink, B: Sink> Sink for (A, B) {
     #[inline]
     fn recorded(&mut self, node: Node, values: &Values) -> Result<(), LossCause> {
         self.0.recorded(node, values)?;
-        self.1.recorded(node, values)?;
-        self.2.recorded(node, values)?;
-        self.3.recorded(node, values)
+        self.1.recorded(node, values)
     }
 
     #[inline]
     fn idle(&mut self, values: &Values) {
         self.0.idle(values);
         self.1.idle(values);
-        self.2.idle(values);
-        self.3.idle(values);
     }
 
     #[inline]
     fn lost(&mut self, values: &Values, cause: LossCause) {
         self.0.lost(values, cause);
         self.1.lost(values, cause);
-        self.2.lost(values, cause);
-        self.3.lost(values, cause);
     }
 }
