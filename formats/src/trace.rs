@@ -8,13 +8,14 @@
 //! [`encode`] is async-signal-safe: the sampler's handler calls it.
 
 use crate::bytes::ByteReader;
+use crate::critical_path::Edge;
 use crate::numbered;
 use std::fmt;
 
 /// First bytes of every trace.
 pub const MAGIC: [u8; 8] = *b"HPCRSTRC";
 /// Readers refuse another major version.
-pub const VERSION_MAJOR: u16 = 1;
+pub const VERSION_MAJOR: u16 = 2;
 /// Readers accept any minor version.
 pub const VERSION_MINOR: u16 = 0;
 /// Extension of traces.
@@ -94,6 +95,32 @@ pub enum Event {
     Change(State),
     /// The wait that ended last was in this context.
     Waited(u32),
+    /// The thread has waited for an event of another moment.
+    Followed(Followed),
+    /// A message with this export has left the thread.
+    Sent(u32),
+    /// The thread has received one of another process.
+    Received {
+        /// The critical path of what follows comes this way.
+        is_path: bool,
+        /// The sender's rank.
+        rank: u32,
+        /// The number of its export.
+        export: u32,
+    },
+}
+
+/// What a thread has waited for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Followed {
+    /// The kind of the edge.
+    pub edge: Edge,
+    /// The critical path of what follows comes this way.
+    pub is_path: bool,
+    /// Ordinal of the thread that it has waited for.
+    pub from: u32,
+    /// How long ago that was, nanoseconds.
+    pub ago: u64,
 }
 
 /// What an event is relative to.
@@ -111,6 +138,13 @@ const SAMPLE: u64 = 2;
 const OTHER: u64 = 3;
 /// In the place of a state: [`Event::Waited`].
 const WAITED: u8 = 0;
+/// In the place of a state: [`Event::Received`], plus whether it is on the path.
+const RECEIVED: u8 = 12;
+const RECEIVED_PATH: u8 = RECEIVED + 1;
+/// In the place of a state: [`Event::Sent`].
+const SENT: u8 = 15;
+/// In the place of a state: [`Event::Followed`], plus the edge's number, twice, and whether it is on the path.
+const FOLLOWED: u8 = 16;
 
 /// Writes an event, and returns its length. A time before the last one counts as equal to it.
 #[inline]
@@ -143,6 +177,26 @@ pub fn encode(time: u64, event: Event, last: &mut Last, out: &mut [u8; MAX_EVENT
             head(OTHER);
             out.byte(WAITED);
             context
+        }
+        Event::Sent(export) => {
+            head(OTHER);
+            out.byte(SENT);
+            out.number(export.into());
+            return out.len;
+        }
+        Event::Received { is_path, rank, export } => {
+            head(OTHER);
+            out.byte(RECEIVED + u8::from(is_path));
+            out.number(rank.into());
+            out.number(export.into());
+            return out.len;
+        }
+        Event::Followed(Followed { edge, is_path, from, ago }) => {
+            head(OTHER);
+            out.byte(FOLLOWED + 2 * edge as u8 + u8::from(is_path));
+            out.number(from.into());
+            out.number(ago);
+            return out.len;
         }
     };
     let step = i64::from(context) - i64::from(last.context);
@@ -316,10 +370,24 @@ fn decode(reader: &mut ByteReader<'_>, last: &mut Last) -> Option<Event> {
         }
         _ => match reader.u8()? {
             WAITED => Event::Waited(context(reader, last)?),
+            SENT => Event::Sent(id(reader)?),
+            code @ (RECEIVED | RECEIVED_PATH) => {
+                Event::Received { is_path: code & 1 != 0, rank: id(reader)?, export: id(reader)? }
+            }
+            code @ FOLLOWED.. => Event::Followed(Followed {
+                edge: Edge::from_number((code - FOLLOWED) / 2)?,
+                is_path: code & 1 != 0,
+                from: id(reader)?,
+                ago: number(reader)?,
+            }),
             state => Event::Change(State::from_number(state)?),
         },
     };
     Some(event)
+}
+
+fn id(reader: &mut ByteReader<'_>) -> Option<u32> {
+    u32::try_from(number(reader)?).ok()
 }
 
 fn context(reader: &mut ByteReader<'_>, last: &mut Last) -> Option<u32> {
@@ -410,13 +478,16 @@ impl Writer {
 mod tests {
     use super::*;
 
-    const EVENTS: [(u64, Event); 8] = [
+    const EVENTS: [(u64, Event); 11] = [
         (1000, Event::Sample { state: State::Works, weight: 1, context: 7 }),
         (1001, Event::Sample { state: State::Works, weight: 1, context: 7 }),
         (1_001_001, Event::Sample { state: State::Works, weight: 1, context: 3 }),
         (1_001_001, Event::Sample { state: State::Works, weight: 70_000, context: u32::MAX }),
         (1 << 61, Event::Change(State::Waits)),
         (1 << 61, Event::Waited(9)),
+        (1 << 61, Event::Sent(u32::MAX)),
+        (1 << 61, Event::Received { is_path: true, rank: 3, export: 1 << 20 }),
+        (1 << 61, Event::Followed(Followed { edge: Edge::Folded, is_path: true, from: 7, ago: 1 << 60 })),
         (1 << 61, Event::Sample { state: State::Spins, weight: u64::MAX, context: 0 }),
         (1 << 61, Event::Change(State::Ended)),
     ];

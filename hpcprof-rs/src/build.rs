@@ -22,8 +22,8 @@ use crate::passes::merge::shard::Inputs;
 use crate::passes::merge::values::{self, Added, Layout, Sink as _};
 use crate::passes::parallel_loops::counts::{self, Site};
 use crate::passes::parallel_loops::{names, openmp};
-use crate::passes::traces::Named;
-use crate::passes::{code, critical_path, load_map, missing, runs, summarise};
+use crate::passes::traces::{self, Named};
+use crate::passes::{code, critical_path, edges, load_map, missing, runs, summarise};
 use crate::sinks::columns::{ColumnFiles, Own, Projection};
 use crate::sinks::database::{self, Catalogue};
 use crate::sinks::scopes::Scopes;
@@ -187,6 +187,10 @@ fn write(
         for run in (0..columns.traced.len()).filter(|run| columns.traced[*run]) {
             let end_of = |process: usize| experiment.processes[process].end_ns;
             columns.write_trace(run, |add| traced.each((measurements, run), end_of, add))?;
+            let edges = edges::of(measurements, run)?;
+            if !edges.is_empty() {
+                columns.write_edges((run, traces::begin(measurements, run)), &edges)?;
+            }
         }
         let files = columns.files.into_inner();
         Ok((stored::summaries(&folded, code), files))

@@ -23,6 +23,8 @@ pub const THREAD_VALUES: &str = "thread_values";
 pub const TRACES: &str = "trace";
 /// The slices of a run's threads, in its folder of [`TRACES`].
 pub const TRACE_FILE: &str = "trace.parquet";
+/// The edges between them, beside it.
+pub const EDGES_FILE: &str = "edges.parquet";
 /// Contexts of the logical projection, in a run's folder of [`CONTEXTS`].
 pub const LOGICAL_FILE: &str = "logical.parquet";
 /// Contexts of the physical projection. A run lacks it if that is equal to the logical one.

@@ -141,6 +141,7 @@ fn build_c() {
         ("paths", &["-pthread"]),
         ("inlined", &["-pthread"]),
         ("meets", &["-pthread"]),
+        ("chain", &["-pthread"]),
         ("small_stack", &["-pthread"]),
         ("guest", &["-pthread", "-Wno-deprecated-declarations"]),
         ("drap", &[]),

@@ -1,9 +1,10 @@
 //! `--trace`: what each thread did when agrees with its profile, up to a kill, in bounded space.
 
+use hpc_formats::critical_path::Edge;
 use hpc_formats::profile::{Profile, Record, profiles};
 use hpc_formats::trace::{BLOCK_SIZE, Block, Event, State, Trace};
 use hpcrun_tests::run::{Run, Spec};
-use hpcrun_tests::tools::exclusive_cores;
+use hpcrun_tests::tools::{c_program, exclusive_cores};
 use std::collections::BTreeMap;
 
 /// Periods by process image, thread and record.
@@ -92,4 +93,37 @@ fn a_full_trace_keeps_the_newest() {
     assert!(waits > 1000, "{waits} waits");
     let output = run.database().output;
     assert!(String::from_utf8_lossy(&output.stderr).contains("since it was full"));
+}
+
+/// Of threads one after the other, by construction, the path goes into each worker and back.
+#[test]
+fn the_critical_path_leads_from_thread_to_thread() {
+    let _cores = exclusive_cores();
+    let spec = Spec::new("trace-chain", c_program("chain")).rate(1000).trace("4M").critical_path("");
+    let run = spec.succeed();
+    let file = read(&run, "hpctrace").remove(0);
+    let trace = Trace::parse(&file).expect("a trace");
+    let mut edges = Vec::new();
+    for block in &trace.blocks {
+        for (time, event) in block.events().flatten() {
+            if let Event::Followed(followed) = event {
+                assert!(followed.ago <= time - trace.image, "{followed:?}");
+                edges.push((time, followed.edge, followed.from, block.thread, followed.is_path));
+            }
+        }
+    }
+    edges.sort_by_key(|edge| edge.0);
+    // The first worker has done next to nothing: whoever joins it does not go on after it.
+    edges.retain(|edge| edge.2 != 2 && edge.3 != 2);
+    let path: Vec<_> = edges.iter().map(|edge| (edge.1, edge.2, edge.3, edge.4)).collect();
+    let expected = [
+        (Edge::Spawn, 1, 3, true),
+        (Edge::Join, 3, 1, true),
+        (Edge::Spawn, 1, 4, true),
+        (Edge::Join, 4, 1, true),
+    ];
+    assert_eq!(path, expected);
+    let database = run.database().path.join("trace");
+    let runs: Vec<_> = std::fs::read_dir(database).expect("a folder").flatten().collect();
+    assert!(runs[0].path().join("edges.parquet").is_file());
 }

@@ -1,4 +1,4 @@
-//! Reads what threads did when, from the Parquet files of all runs, in batches.
+//! Reads what threads did when, and the edges between them, from the Parquet files of all runs.
 
 use crate::catalogue::Catalogue;
 use crate::catalogue::column::{Column, row_count};
@@ -29,6 +29,24 @@ pub struct Slice {
     pub sampled: i64,
 }
 
+/// A thread has waited for a moment of another one. Times as in slices.
+#[derive(Clone, Debug)]
+pub struct Edge {
+    /// Who, and until when.
+    pub to: ((i64, u32), i64),
+    pub from: ((i64, u32), i64),
+    pub kind: String,
+    /// Number of the edge on the critical path, in its order.
+    pub on_path: Option<i32>,
+}
+
+impl Edge {
+    /// Whether it only says where the critical path begins, ends, or goes on in the same thread.
+    pub fn is_own(&self) -> bool {
+        self.to.0 == self.from.0
+    }
+}
+
 impl Slice {
     /// When it ends.
     pub fn end(&self) -> i64 {
@@ -44,13 +62,7 @@ impl Catalogue {
 
     /// Calls `add` with each slice, one thread after the other.
     pub fn each_slice(&self, mut add: impl FnMut(Slice)) -> Result<()> {
-        let starts: BTreeMap<i64, i64> = self.query(|connection| {
-            let sql = "SELECT p.id, r.start_ns - (SELECT MIN(start_ns) FROM run)
-                FROM process p JOIN run r ON r.id = p.run";
-            let mut query = connection.prepare(sql)?;
-            let rows = query.query_map([], |row| row.try_into())?;
-            rows.collect()
-        })?;
+        let starts = self.starts()?;
         let mut add = |slice: Slice| {
             let start = starts.get(&slice.owner.0).copied().unwrap_or(0);
             add(Slice { start: slice.start.saturating_add(start), ..slice });
@@ -60,6 +72,69 @@ impl Catalogue {
         }
         Ok(())
     }
+
+    /// All edges.
+    pub fn edges(&self) -> Result<Vec<Edge>> {
+        let starts = self.starts()?;
+        let mut edges = Vec::new();
+        for file in self.files(schema::TRACES, schema::EDGES_FILE)? {
+            read_edges(&file, &mut edges).map_err(|e| self.unreadable(schema::TRACES, &e.to_string()))?;
+        }
+        for ((process, _), time) in edges.iter_mut().flat_map(|edge| [&mut edge.to, &mut edge.from]) {
+            *time = time.saturating_add(starts.get(process).copied().unwrap_or(0));
+        }
+        Ok(edges)
+    }
+
+    /// The stretches of the critical path: the thread, and from when to when.
+    pub fn stretches(edges: &[Edge]) -> Vec<((i64, u32), i64, i64)> {
+        let mut path: Vec<&Edge> = edges.iter().filter(|edge| edge.on_path.is_some()).collect();
+        path.sort_by_key(|edge| edge.on_path);
+        path.windows(2).map(|pair| (pair[0].to.0, pair[0].to.1, pair[1].from.1)).collect()
+    }
+
+    /// By process, how long after the first run its own has begun, nanoseconds.
+    fn starts(&self) -> Result<BTreeMap<i64, i64>> {
+        self.query(|connection| {
+            let sql = "SELECT p.id, r.start_ns - (SELECT MIN(start_ns) FROM run)
+                FROM process p JOIN run r ON r.id = p.run";
+            let mut query = connection.prepare(sql)?;
+            let rows = query.query_map([], |row| row.try_into())?;
+            rows.collect()
+        })
+    }
+}
+
+fn read_edges(file: &DataFile, edges: &mut Vec<Edge>) -> ParquetResult<()> {
+    let reader = file.open()?;
+    for group in 0..reader.num_row_groups() {
+        let group = reader.get_row_group(group)?;
+        let group = group.as_ref();
+        let rows = row_count(group);
+        let moment = |process, ordinal, time| {
+            let int = |name| {
+                let mut column = Column::<Int32Type>::required(group, name)?;
+                column.read(rows).map(|()| column.values)
+            };
+            let mut times = Column::<Int64Type>::required(group, time)?;
+            times.read(rows)?;
+            let threads = int(process)?.into_iter().map(i64::from).zip(int(ordinal)?);
+            let threads = threads.map(|(process, ordinal)| (process, ordinal as u32));
+            Ok::<Vec<_>, ParquetError>(threads.zip(times.values).collect())
+        };
+        let to = moment("process", "ordinal", "time")?;
+        let from = moment("from_process", "from_ordinal", "from_time")?;
+        let mut kinds = Column::<ByteArrayType>::required(group, "edge")?;
+        let mut numbers = Column::<Int32Type>::optional(group, "on_path")?;
+        kinds.read(rows)?;
+        numbers.read(rows)?;
+        let others = kinds.values.iter().zip(numbers.rows());
+        edges.extend(to.into_iter().zip(from).zip(others).map(|((to, from), (kind, number))| {
+            let kind = String::from_utf8_lossy(kind.data()).into_owned();
+            Edge { to, from, kind, on_path: number.copied() }
+        }));
+    }
+    Ok(())
 }
 
 fn read(file: &DataFile, add: &mut impl FnMut(Slice)) -> ParquetResult<()> {

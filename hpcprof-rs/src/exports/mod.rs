@@ -107,9 +107,11 @@ pub fn export(catalogue: &Catalogue, request: &Request, out: &mut dyn Write) -> 
             let problem = "Perfetto is shown the logical contexts: leave --projection physical out";
             return Err(Error::Usage(problem.to_owned()));
         }
-        let slices = perfetto::slices(catalogue)?;
+        let (slices, edges) = (perfetto::slices(catalogue)?, catalogue.edges()?);
         let mut timeline = Timeline::read(catalogue, request.fold)?;
-        return target::write(&request.output, out, |out| perfetto::write(&mut timeline, &slices, out));
+        return target::write(&request.output, out, |out| {
+            perfetto::write(&mut timeline, (&slices, &edges), out)
+        });
     }
     let stacks = Stacks::read(
         catalogue,

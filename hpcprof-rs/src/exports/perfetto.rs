@@ -1,11 +1,12 @@
 //! Perfetto's format: a protocol buffer of packets. Each thread has a track of its call stacks, as slices in
 //! slices, and one of its states; a counter says how many threads work, and one for each logical track (main,
-//! parallel loops and regions, groups of threads) how many do there. Names are sent once.
+//! parallel loops and regions, groups of threads) how many do there. Edges are flows between the tracks of
+//! states, and the critical path is a track of its own. Names are sent once.
 //!
 //! Source of the field numbers: `protos/perfetto/trace` of github.com/google/perfetto.
 
 use crate::catalogue::Catalogue;
-use crate::catalogue::trace::Slice;
+use crate::catalogue::trace::{Edge, Slice};
 use crate::error::{Error, Result};
 use crate::exports::stacks::clean;
 use crate::model::hash::NumberedSet;
@@ -47,6 +48,10 @@ struct TrackEvent {
     track_uuid: u64,
     #[prost(int64, optional, tag = "30")]
     counter_value: Option<i64>,
+    #[prost(fixed64, repeated, packed = "false", tag = "47")]
+    flow_ids: Vec<u64>,
+    #[prost(fixed64, repeated, packed = "false", tag = "48")]
+    terminating_flow_ids: Vec<u64>,
 }
 
 #[derive(Message)]
@@ -105,6 +110,7 @@ struct CounterDescriptor {
 
 const BEGIN: i32 = 1;
 const END: i32 = 2;
+const INSTANT: i32 = 3;
 const COUNTER: i32 = 4;
 /// The only sequence of packets.
 const SEQUENCE: u32 = 1;
@@ -114,13 +120,28 @@ const NEEDS_STATE: u32 = 2;
 const PORTION: usize = 4096;
 
 /// Writes the trace of a database.
-pub(super) fn write(timeline: &mut Timeline<'_>, slices: &[Slice], out: &mut dyn Write) -> io::Result<()> {
+pub(super) fn write(
+    timeline: &mut Timeline<'_>,
+    (slices, edges): (&[Slice], &[Edge]),
+    out: &mut dyn Write,
+) -> io::Result<()> {
     let mut writer = Writer { out, trace: Trace::default(), names: NumberedSet::default() };
     writer.packet(Packet { sequence_flags: Some(STATE_CLEARED), ..Packet::default() })?;
     for own in slices.chunk_by(|a, b| a.owner == b.owner) {
         write_thread(timeline, own, &mut writer)?;
     }
     write_counters(timeline, slices, &mut writer)?;
+    write_path(edges, &mut writer)?;
+    let between = edges.iter().filter(|edge| !edge.is_own());
+    for (number, edge) in (1..).zip(between) {
+        for ((owner, time), flow_ids, ends) in
+            [(edge.from, vec![number], vec![]), (edge.to, vec![], vec![number])]
+        {
+            let event = TrackEvent { r#type: INSTANT, track_uuid: uuid(owner) | 1, ..TrackEvent::default() };
+            let event = TrackEvent { flow_ids, terminating_flow_ids: ends, ..event };
+            writer.track_event(time, event, Some(&edge.kind))?;
+        }
+    }
     writer.flush()
 }
 
@@ -137,13 +158,33 @@ pub(super) fn slices(catalogue: &Catalogue) -> Result<Vec<Slice>> {
     }
 }
 
+/// The track of a thread's calls; the next number is that of its states.
+fn uuid((process, ordinal): (i64, u32)) -> u64 {
+    (process as u64) << 33 | u64::from(ordinal) << 1
+}
+
+/// The stretches of the critical path, by thread.
+fn write_path(edges: &[Edge], out: &mut Writer<'_>) -> io::Result<()> {
+    let stretches = Catalogue::stretches(edges);
+    let track = 1 << 62;
+    if !stretches.is_empty() {
+        let name = Some("critical path".to_owned());
+        out.track(TrackDescriptor { uuid: track, name, ..TrackDescriptor::default() })?;
+    }
+    for ((process, ordinal), start, end) in stretches {
+        out.event(start, track, BEGIN, Some(&format!("thread {process}.{ordinal}")))?;
+        out.event(end, track, END, None)?;
+    }
+    Ok(())
+}
+
 fn write_thread(timeline: &Timeline<'_>, slices: &[Slice], out: &mut Writer<'_>) -> io::Result<()> {
     let (process, ordinal) = slices[0].owner;
     let (pid, process_uuid) = (process as i32, process as u64);
     let thread = timeline.thread(&slices[0]);
     let name = thread.map_or(String::new(), |thread| clean(&thread.name));
     let program = thread.map_or(String::new(), |t| format!("{} {}", clean(&t.program), t.pid));
-    let uuid = process_uuid << 33 | u64::from(ordinal) << 1;
+    let uuid = uuid(slices[0].owner);
     out.track(TrackDescriptor {
         uuid: process_uuid,
         process: Some(ProcessDescriptor { pid, process_name: program }),
@@ -256,6 +297,10 @@ impl Writer<'_> {
 
     /// A slice begins or ends.
     fn event(&mut self, time: i64, track_uuid: u64, r#type: i32, name: Option<&str>) -> io::Result<()> {
+        self.track_event(time, TrackEvent { r#type, track_uuid, ..TrackEvent::default() }, name)
+    }
+
+    fn track_event(&mut self, time: i64, event: TrackEvent, name: Option<&str>) -> io::Result<()> {
         let mut interned_data = None;
         let name_iid = name.map(|name| match self.names.get_index_of(name) {
             Some(known) => known as u64 + 1,
@@ -268,7 +313,7 @@ impl Writer<'_> {
         });
         self.packet(Packet {
             timestamp: Some(time.max(0) as u64),
-            track_event: Some(TrackEvent { r#type, name_iid, track_uuid, counter_value: None }),
+            track_event: Some(TrackEvent { name_iid, ..event }),
             interned_data,
             sequence_flags: Some(NEEDS_STATE),
             ..Packet::default()

@@ -14,6 +14,11 @@ function timeline(model, state, go) {
     box.style.setProperty("background", `var(${colour})`);
     legend.append(element("span", {}, box, name));
   }
+  if (data.path.length > 1) {
+    const line = element("i");
+    line.style.setProperty("background", "var(--ink)");
+    legend.append(element("span", {}, line, "critical path"));
+  }
   const keys =
     "up, down: track · click, Enter: its threads · drag, +: zoom · left, right: move · Escape: all";
   legend.append(element("span", {}, keys));
@@ -91,6 +96,51 @@ function timeline(model, state, go) {
         }
       }
     }
+    drawEdges(pen, x, LABEL + width, colour);
+  }
+
+  /* The lane of a thread, else of its track, else -1. */
+  const laneOf = (process, ordinal, track) => {
+    const same = ({ thread }) => thread && thread.id[0] === process && thread.id[1] === ordinal;
+    const own = lanes.findIndex(same);
+    return own >= 0 ? own : lanes.findIndex((of) => track >= 0 && !of.thread
+      && of.track >= 0 && data.tracks[of.track].track === track);
+  };
+  const foot = (lane) => lane.top + lane.height - (lane.thread ? lane.height / 2 : 1.5);
+
+  /* Draws the critical path, and the flows between the threads that are shown. */
+  function drawEdges(pen, x, right, colour) {
+    pen.save();
+    pen.beginPath();
+    pen.rect(LABEL, 0, right - LABEL, top);
+    pen.clip();
+    pen.strokeStyle = colour("--faint");
+    pen.beginPath();
+    for (const [from, begin, to, end] of data.flows.shown) {
+      const ends = [laneOf(...from, -1), laneOf(...to, -1)].map((at) => lanes[at]);
+      if (!ends[0] || !ends[1] || x(end + 1) < LABEL || x(begin) > right) continue;
+      pen.moveTo(x(begin + 0.5), foot(ends[0]));
+      pen.lineTo(x(end + 0.5), foot(ends[1]));
+    }
+    pen.stroke();
+    pen.strokeStyle = colour("--ink");
+    pen.lineWidth = 3;
+    pen.beginPath();
+    let at = 0, before = -1;
+    for (const [process, ordinal, track, length] of data.path) {
+      const lane = process < 0 ? -1 : laneOf(process, ordinal, track);
+      if (lane >= 0) {
+        const y = foot(lanes[lane]);
+        // Between two lanes, or beside the path's own stretches, it is on its way.
+        if (before >= 0) pen.lineTo(x(at), y);
+        else pen.moveTo(x(at), y);
+        pen.lineTo(x(at + length), y);
+        before = lane;
+      }
+      at += length;
+    }
+    pen.stroke();
+    pen.restore();
   }
 
   /* Says what is where; without a place, of the chosen track as a whole. */
@@ -101,17 +151,22 @@ function timeline(model, state, go) {
       const track = data.tracks[current];
       const more = unfolded >= 0 && data.threads > data.of_threads.length
         ? ` · threads: the ${data.of_threads.length} with the most work` : "";
+      const flows = unfolded >= 0 && data.flows.all > data.flows.shown.length
+        ? ` · flows: ${data.flows.shown.length} of ${data.flows.all}` : "";
       detail.append(element("strong", {}, track ? track.name : "no work"),
         track ? `: ${track.work.toFixed(3)} s of work` : "",
-        ` · ${data.threads} threads in ${data.span.toFixed(3)} s${hidden}${more}`);
+        ` · ${data.threads} threads in ${data.span.toFixed(3)} s${hidden}${more}${flows}`);
       return;
     }
     const time = `${(bin * data.bin).toFixed(4)} s`;
     const count = (values) => (values[bin] / 100).toFixed(2);
+    let end = 0;
+    const path = data.path.find((run) => bin < (end += run[3]));
+    const onPath = path && path[0] >= 0 && lanes[laneOf(...path)] === lane ? " · on the critical path" : "";
     const what = lane.thread ? ""
       : lane.track >= 0 ? `: ${count(data.tracks[lane.track].working)} threads work`
       : ": " + STATE_COLOURS.map(([name]) => `${name} ${count(data.states[name])}`).join(" · ");
-    detail.append(element("strong", {}, nameOfLane(lane)), ` at ${time}${what}`);
+    detail.append(element("strong", {}, nameOfLane(lane)), ` at ${time}${what}${onPath}`);
   }
 
   const range = (a, b) => {

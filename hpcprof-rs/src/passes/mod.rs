@@ -2,6 +2,7 @@
 
 pub mod code;
 pub mod critical_path;
+pub mod edges;
 pub mod function_times;
 pub mod load_map;
 pub mod merge;

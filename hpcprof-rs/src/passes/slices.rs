@@ -44,6 +44,7 @@ pub fn of(blocks: &[Block<'_>], end: u64, period: u64) -> Vec<Slice> {
                 let mut slices = thread.slices.iter_mut().rev();
                 slices.find(|s| s.state == Some(State::Waits)).into_iter().for_each(|s| s.context = context);
             }
+            Event::Followed(_) | Event::Sent(_) | Event::Received { .. } => {}
         }
     }
     thread.until(end.max(thread.at), Some(thread.state), 0);

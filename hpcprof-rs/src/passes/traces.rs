@@ -51,7 +51,7 @@ impl Named {
         add: &mut dyn FnMut(&Row) -> Result<()>,
     ) -> Result<()> {
         let processes = || measurements.processes.iter().enumerate().filter(|(_, p)| p.run == run);
-        let begin = processes().map(|(_, p)| p.start_monotonic_ns).min().unwrap_or(0);
+        let begin = begin(measurements, run);
         for (process, input) in processes() {
             let Some(input) = &input.trace else { continue };
             input.read(|trace| {
@@ -75,6 +75,12 @@ impl Named {
         }
         Ok(())
     }
+}
+
+/// When a run begins, by the monotonic clock.
+pub fn begin(measurements: &Measurements, run: usize) -> u64 {
+    let own = measurements.processes.iter().filter(|p| p.run == run);
+    own.map(|p| p.start_monotonic_ns).min().unwrap_or(0)
 }
 
 fn last_event(trace: &Trace<'_>) -> u64 {

@@ -1,6 +1,8 @@
-//! Writes what each thread did when, as Parquet: one row a slice, threads one after the other (FORMATS.md).
+//! Writes what each thread did when, as Parquet: one row a slice, threads one after the other; beside it the
+//! edges between threads (FORMATS.md).
 
 use crate::error::Result;
+use crate::passes::edges::TraceEdge;
 use crate::passes::slices;
 use crate::passes::traces::Row;
 use crate::schema;
@@ -13,6 +15,25 @@ use parquet::schema::types::ColumnPath;
 
 /// Rows that are written together.
 const ROWS: usize = 1 << 16;
+
+fn edge_columns(edges: &[TraceEdge], begin: u64) -> [Field<'static>; 8] {
+    let int = |of: fn(&TraceEdge) -> i32| Column::Int(edges.iter().map(of).collect());
+    let long = |of: fn(&TraceEdge) -> u64| {
+        Column::Long(edges.iter().map(|edge| of(edge).saturating_sub(begin) as i64).collect())
+    };
+    let kinds = edges.iter().map(|edge| ByteArray::from(edge.edge.name()));
+    let on_path = edges.iter().map(|edge| edge.on_path.map(|number| number as i32));
+    [
+        ("process", int(|edge| edge.to.0.0 as i32 + 1)),
+        ("ordinal", int(|edge| edge.to.0.1 as i32)),
+        ("time", long(|edge| edge.to.1)),
+        ("from_process", int(|edge| edge.from.0.0 as i32 + 1)),
+        ("from_ordinal", int(|edge| edge.from.0.1 as i32)),
+        ("from_time", long(|edge| edge.from.1)),
+        ("edge", Column::Text(kinds.collect())),
+        ("on_path", Column::OptionalInt(on_path.collect())),
+    ]
+}
 
 fn columns(rows: &[Row]) -> [Field<'static>; 8] {
     let id = |index: usize| index as i32 + 1;
@@ -58,6 +79,14 @@ impl ColumnFiles<'_> {
             Ok(())
         })?;
         table.write(&mut columns(&rows))?;
+        self.close(table)
+    }
+
+    /// Writes the edges of a run, which has some, and begins then.
+    pub fn write_edges(&self, (run, begin): (usize, u64), edges: &[TraceEdge]) -> Result<()> {
+        let path = self.folder(schema::TRACES, run).join(schema::EDGES_FILE);
+        let mut table = ColumnFile::create(path, &edge_columns(&[], begin), WriterProperties::builder())?;
+        edges.chunks(ROWS).try_for_each(|edges| table.write(&mut edge_columns(edges, begin)))?;
         self.close(table)
     }
 }

@@ -1,18 +1,23 @@
 //! The timeline in bins of equal time, bounded whatever the number of threads: how many threads are in each
-//! state, how many work on each logical track, and what the threads with the most work do.
+//! state, how many work on each logical track, what the threads with the most work do, where the critical
+//! path is, and who has waited for whom.
 
 use crate::catalogue::Catalogue;
-use crate::catalogue::trace::Slice;
+use crate::catalogue::trace::{Edge, Slice};
 use crate::error::Result;
 use crate::timeline::Timeline;
 use crate::views::fold::FoldOptions;
 use hpc_formats::trace::State;
+use serde::Deserialize;
 use serde_json::{Value, json};
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 
 const BINS: i64 = 2000;
 const TRACKS: usize = 40;
 const THREADS: usize = 64;
+/// Flows between the threads that are shown, those of the path first.
+const FLOWS: usize = 2000;
 /// The states by index; the last one is that nothing is known.
 const STATES: [&str; 5] = ["works", "waits", "idle", "spins", "unseen"];
 
@@ -29,9 +34,12 @@ fn index(state: Option<State>) -> usize {
 /// Nanoseconds by bin.
 type Row = Vec<i64>;
 
+/// Process and ordinal of a thread.
+type Owner = (i64, u32);
+
 /// One thread.
 struct Own {
-    owner: (i64, u32),
+    owner: Owner,
     name: String,
     states: [Row; STATES.len()],
     /// Nanoseconds of work by track.
@@ -50,8 +58,11 @@ pub fn binned(catalogue: &Catalogue, options: FoldOptions) -> Result<Option<Valu
         return Ok(None);
     }
     let mut timeline = Timeline::read(catalogue, options)?;
+    let edges = catalogue.edges()?;
+    let mut path = Path::new(&edges);
     let width = (end + BINS - 1) / BINS;
-    let empty = || vec![0; ((end + width - 1) / width) as usize];
+    let bins = ((end + width - 1) / width) as usize;
+    let empty = || vec![0; bins];
     let mut states = STATES.map(|_| empty());
     let mut tracks: Vec<Row> = Vec::new();
     let mut threads: Vec<(i64, Value)> = Vec::new();
@@ -70,6 +81,7 @@ pub fn binned(catalogue: &Catalogue, options: FoldOptions) -> Result<Option<Valu
             own.tracks.resize(tracks.len(), 0);
             own.tracks[track] += slice.duration;
         }
+        path.add(&slice, track, width);
         let state = index(slice.state);
         for (bin, time) in spread(&slice, width) {
             states[state][bin] += time;
@@ -98,8 +110,74 @@ pub fn binned(catalogue: &Catalogue, options: FoldOptions) -> Result<Option<Valu
         "states": states,
         "tracks": tracks.collect::<Vec<_>>(),
         "hidden_tracks": hidden,
+        "path": path.runs(bins),
+        "flows": flows(&edges, &threads, width),
         "of_threads": threads.into_iter().map(|(_, thread)| thread).collect::<Vec<_>>(),
     })))
+}
+
+/// The critical path: by bin its time by thread and track.
+struct Path {
+    /// From when to when, by thread and begin.
+    stretches: BTreeMap<Owner, Vec<(i64, i64)>>,
+    bins: BTreeMap<(usize, Owner, Option<usize>), i64>,
+}
+
+impl Path {
+    fn new(edges: &[Edge]) -> Path {
+        let mut stretches: BTreeMap<Owner, Vec<(i64, i64)>> = BTreeMap::new();
+        for (owner, start, end) in Catalogue::stretches(edges) {
+            stretches.entry(owner).or_default().push((start, end));
+        }
+        Path { stretches, bins: BTreeMap::new() }
+    }
+
+    /// Adds what of a slice is on the path. Slices of a thread come in their order, and so do its stretches.
+    fn add(&mut self, slice: &Slice, track: Option<usize>, width: i64) {
+        let Some(stretches) = self.stretches.get(&slice.owner) else { return };
+        let from = stretches.partition_point(|(_, end)| *end <= slice.start);
+        for (start, end) in stretches[from..].iter().take_while(|(start, _)| *start < slice.end()) {
+            let start = slice.start.max(*start);
+            let part = Slice { start, duration: slice.end().min(*end) - start, ..*slice };
+            for (bin, time) in spread(&part, width) {
+                *self.bins.entry((bin, slice.owner, track)).or_default() += time;
+            }
+        }
+    }
+
+    /// Of each bin in turn where most of the path is, and how many bins it is there: the thread, by process
+    /// and ordinal, its track or -1, and the number of bins. A process of -1: nowhere.
+    fn runs(&self, bins: usize) -> Vec<(i64, u32, i64, u64)> {
+        let mut most = vec![(0, (-1, 0, -1)); bins];
+        for ((bin, owner, track), time) in &self.bins {
+            if *time > most[*bin].0 {
+                most[*bin] = (*time, (owner.0, owner.1, track.map_or(-1, |track| track as i64)));
+            }
+        }
+        // A thread that does not work is still where it was.
+        for bin in 1..bins {
+            let (before, own) = (most[bin - 1].1, &mut most[bin].1);
+            if own.2 < 0 && (before.0, before.1) == (own.0, own.1) {
+                own.2 = before.2;
+            }
+        }
+        let runs = most.chunk_by(|a, b| a.1 == b.1);
+        runs.map(|run| (run[0].1.0, run[0].1.1, run[0].1.2, run.len() as u64)).collect()
+    }
+}
+
+/// Who has waited for whom, of the threads that are shown: from which thread and bin to which, and the kind.
+fn flows(edges: &[Edge], threads: &[(i64, Value)], width: i64) -> Value {
+    let shown: Vec<Owner> = threads.iter().filter_map(|(_, t)| Owner::deserialize(&t["id"]).ok()).collect();
+    let known = |owner| shown.contains(owner);
+    let between = edges.iter().filter(|e| e.to.0 != e.from.0 && known(&e.to.0) && known(&e.from.0));
+    let flow = |e: &Edge| (e.on_path.is_none(), e.from.0, e.from.1 / width, e.to.0, e.to.1 / width);
+    let flows: BTreeMap<_, &str> = between.map(|edge| (flow(edge), edge.kind.as_str())).collect();
+    let all = flows.len();
+    let flows = flows.into_iter().take(FLOWS);
+    let flows =
+        flows.map(|((other, from, begin, to, end), kind)| json!([from, begin, to, end, kind, !other]));
+    json!({ "all": all, "shown": flows.collect::<Vec<_>>() })
 }
 
 /// The parts of a slice by bin.
@@ -125,7 +203,7 @@ fn keep(own: Option<Own>, threads: &mut Vec<(i64, Value)>) {
         }
     }
     let track = (0..own.tracks.len()).max_by_key(|track| (own.tracks[*track], Reverse(*track)));
-    threads.push((work, json!({ "name": own.name, "track": track, "runs": runs })));
+    threads.push((work, json!({ "id": own.owner, "name": own.name, "track": track, "runs": runs })));
     threads.sort_by_key(|(work, _)| Reverse(*work));
     threads.truncate(THREADS);
 }

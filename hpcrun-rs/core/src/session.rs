@@ -55,7 +55,8 @@ pub fn start(config: Config, arguments: Vec<String>, sigaction: Sigaction) -> Re
     trace::start(image).map_err(|cause| format!("cannot make the trace in {output:?}: {}", cause.name()))?;
     let state = threads::acquire().ok_or("out of memory for the profiler's thread state")?;
     threads::begin(state, (0, 0), main_stack(), true);
-    tracking.inspect(|tracking| path::start(tracking, in_job, period));
+    let traced = image.config.trace.map(|_| threads::TRACE);
+    tracking.inspect(|tracking| path::start(tracking, in_job, (period, traced)));
     image::set_running(true);
     Ok(())
 }

@@ -102,7 +102,7 @@ pub use report::{ProcedureTimes, Report, to_json};
 pub use sampled::{Context, Function, Sampler};
 pub use samples::Samples;
 pub use savings::Procedure;
-pub use settings::Settings;
+pub use settings::{Moment, Settings, Trace};
 pub use strand::Strand;
 pub use thread::{Event, Thread};
 pub use tracker::{Lost, Tracker};

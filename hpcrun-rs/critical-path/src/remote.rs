@@ -95,6 +95,9 @@ impl<C: Clock> Thread<'_, C> {
         (remote.length, remote.burdened) = (strand.length, strand.burdened);
         (remote.rank, remote.session) = (rank, strand.of.session);
         remote.export = number;
+        if let Some(trace) = &self.tracker.settings.trace {
+            (trace.send)(number);
+        }
         self.exported = Some((number, at));
         remote
     }

@@ -2,10 +2,10 @@
 //!
 //! One duty: the settings of a tracker, and what they are if nothing else is said.
 
-use hpc_formats::critical_path::{DIVIDED, MESSAGE, SHORT, SPAWNS};
+use hpc_formats::critical_path::{DIVIDED, Edge, MESSAGE, SHORT, SPAWNS};
 
 /// How a program is tracked.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct Settings {
     /// Segments of all paths together, 64 bytes each; memory is taken as needed.
@@ -39,6 +39,30 @@ pub struct Settings {
     /// The span is also known if any one procedure takes less time: what is saved of it, in ten thousandths.
     /// 0: it is not asked for.
     pub faster: u32,
+    /// Who is told when strands go on after others.
+    pub trace: Option<Trace>,
+}
+
+/// A point of a thread's time.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Moment {
+    /// Nanoseconds, by any clock that all threads have.
+    pub time: u64,
+    /// The thread, by any number but 0; 0: none.
+    pub thread: u32,
+}
+
+/// Keeps, for the calling thread, when strands go on after others.
+#[derive(Debug, Clone, Copy)]
+pub struct Trace {
+    /// The moment.
+    pub now: fn() -> Moment,
+    /// The strand has waited for that moment of another one; and it goes on after it, if the other is longer.
+    pub follow: fn(Moment, Edge, bool),
+    /// The same of another process's strand: its rank, and the number of its export.
+    pub receive: fn(u32, u32, bool),
+    /// The strand goes to other processes, as the export of this number.
+    pub send: fn(u32),
 }
 
 impl Default for Settings {
@@ -57,6 +81,7 @@ impl Default for Settings {
             near: 0.05,
             near_least: SHORT,
             faster: 0,
+            trace: None,
         }
     }
 }

@@ -13,7 +13,7 @@ use crate::near::{Near, NearPaths};
 use crate::path::{Arena, Edge, List, Local, Segment, Site};
 use crate::sampled::Sampled;
 use crate::savings::{Procedure, Savings, Times};
-use crate::settings::Settings;
+use crate::settings::{Moment, Settings};
 use crate::starts::Started;
 
 /// A strand, be it a thread's own or a copy of one on its way along an edge. It must come back to a
@@ -33,6 +33,8 @@ pub(crate) struct Chain {
     pub(crate) open: Open,
     /// Of a copy, or of a strand that has ended: where. Of a thread's own: nothing.
     pub(crate) at: Site,
+    /// When that was, for the trace.
+    pub(crate) told: Moment,
     /// The longest chain if edges cost what the settings say.
     pub(crate) burdened: u64,
     pub(crate) grain: Grain,
@@ -154,6 +156,7 @@ impl Strand {
         to.list = from.list.share(memory.arena);
         to.open = Open { placed: from.length, ..from.open };
         to.at = from.at;
+        to.told = from.told;
         to.burdened = from.burdened;
         to.grain = from.grain.of_copy();
         to.marks.clone_from(&from.marks);

@@ -19,6 +19,7 @@ use crate::path::{Edge, List, Site};
 use crate::sampled::{Context, Sampler};
 use crate::samples::Samples;
 use crate::savings::{Procedure, Savings};
+use crate::settings::Moment;
 use crate::shares::Shares;
 use crate::starts::{self, Started};
 use crate::strand::{Memory, Spare, Strand, Transition};
@@ -83,6 +84,8 @@ pub struct Thread<'t, C> {
     pub(crate) outgoing: RemoteStrand,
     /// The export that is not kept yet, and where it is.
     pub(crate) exported: Option<(u32, Site)>,
+    /// The moment of the strand to which the thread has returned, until the trace is told.
+    returns_to: Moment,
 }
 
 impl<'t, C: Clock> Thread<'t, C> {
@@ -114,6 +117,7 @@ impl<'t, C: Clock> Thread<'t, C> {
             received: Savings::default(),
             outgoing: RemoteStrand::default(),
             exported: None,
+            returns_to: Moment::default(),
         }
     }
 
@@ -430,6 +434,7 @@ impl<'t, C: Clock> Thread<'t, C> {
         let at = self.reach(at);
         let mut copy = self.with_memory(|memory, strand| strand.share(memory));
         copy.0.at = at;
+        copy.0.told = self.moment();
         copy.0.of.since = None;
         copy.0.of.procedure = self.procedure;
         self.settle();
@@ -496,8 +501,10 @@ impl<'t, C: Clock> Thread<'t, C> {
         if spawned.is_none() {
             self.lose(Lost::Untracked);
         }
+        let told = self.moment();
         let mut strand = match spawned.and_then(|strand| self.same_session(strand)) {
             Some(mut strand) => {
+                self.follow(strand.0.told, Edge::Spawn, true);
                 let transition = self.transition(at, Edge::Spawn);
                 strand.cross(&transition);
                 self.with_memory(|memory, _| strand.proceed(memory, &transition));
@@ -507,7 +514,7 @@ impl<'t, C: Clock> Thread<'t, C> {
             None => Strand::start(self.number, at, self.strand.0.of.session),
         };
         strand.0.of.since = Some(strand.0.length);
-        let left = self.leave(strand, procedure);
+        let left = self.leave(strand, procedure, told);
         self.start(spawn, Edge::Spawn);
         left
     }
@@ -519,12 +526,14 @@ impl<'t, C: Clock> Thread<'t, C> {
         let mut strand = Strand::start(self.number, at, self.strand.0.of.session);
         strand.0.grain = Grain::part();
         strand.0.of.is_relative = true;
-        self.leave(strand, None)
+        let told = self.moment();
+        self.leave(strand, None, told)
     }
 
     #[inline]
-    fn leave(&mut self, next: Strand, procedure: Option<Procedure>) -> Strand {
+    fn leave(&mut self, next: Strand, procedure: Option<Procedure>, told: Moment) -> Strand {
         let mut left = core::mem::replace(&mut self.strand, next);
+        left.0.told = told;
         left.0.of.procedure = core::mem::replace(&mut self.procedure, procedure);
         left.0.of.idle = core::mem::replace(&mut self.idle, false);
         self.settle();
@@ -540,6 +549,8 @@ impl<'t, C: Clock> Thread<'t, C> {
         self.procedure = left.0.of.procedure;
         self.idle = left.0.of.idle;
         let session = self.strand.0.of.session;
+        let told = self.moment();
+        self.returns_to = left.0.told;
         let before = if left.0.of.session == session {
             left
         } else {
@@ -547,7 +558,7 @@ impl<'t, C: Clock> Thread<'t, C> {
             Strand::start(self.number, at, session)
         };
         let mut ended = core::mem::replace(&mut self.strand, before);
-        ended.0.at = at;
+        (ended.0.at, ended.0.told) = (at, told);
         self.settle();
         ended
     }
@@ -614,7 +625,12 @@ impl<'t, C: Clock> Thread<'t, C> {
     #[inline]
     pub(crate) fn merge_remote(&mut self, remote: &RemoteStrand, transition: Transition) {
         self.has_waited = false;
-        if remote.length + transition.weight > self.strand.0.length {
+        let is_longer = remote.length + transition.weight > self.strand.0.length;
+        if let Some(trace) = &self.tracker.settings.trace {
+            self.moment();
+            (trace.receive)(remote.rank, remote.export, is_longer);
+        }
+        if is_longer {
             // What began it is in another process.
             self.count_started();
             self.strand.0.started.by = None;
@@ -650,12 +666,36 @@ impl<'t, C: Clock> Thread<'t, C> {
         if goes_on_after {
             self.count_started();
         }
+        self.follow(other.0.told, edge, goes_on_after);
         self.with_memory(|memory, strand| strand.merge(memory, other, &transition));
         if goes_on_after {
             self.start(from, edge);
         }
         self.count(edge);
         self.settle();
+    }
+
+    /// The moment, for the trace, which knows up to there what the strand goes on after.
+    #[inline]
+    fn moment(&mut self) -> Moment {
+        let Some(trace) = &self.tracker.settings.trace else { return Moment::default() };
+        let returns_to = core::mem::take(&mut self.returns_to);
+        if returns_to.thread != 0 {
+            (trace.follow)(returns_to, Edge::Start, true);
+        }
+        (trace.now)()
+    }
+
+    /// The strand has waited for that moment of another one, which is longer if it `is_path`.
+    #[inline]
+    fn follow(&mut self, moment: Moment, edge: Edge, is_path: bool) {
+        let Some(trace) = &self.tracker.settings.trace else { return };
+        if is_path {
+            self.returns_to = Moment::default();
+        } else {
+            self.moment();
+        }
+        (trace.follow)(moment, edge, is_path);
     }
 
     /// The strand begins, or goes on, after an event at `place` of another one.

@@ -31,7 +31,7 @@ use crate::system;
 pub(crate) use contexts::ThreadSamples;
 use contexts::{Captured, Contexts};
 pub use critical_path::table::Tracked as OwnThread;
-use critical_path::{Lost, Settings, Site, Thread, ThreadClock, Tracker};
+use critical_path::{Lost, Settings, Site, Thread, ThreadClock, Trace, Tracker};
 use hpc_formats::critical_path::SPAWNS;
 use objects::Objects;
 use std::cell::UnsafeCell;
@@ -117,14 +117,15 @@ fn rank() -> u32 {
 }
 
 /// Starts to track, before the program has threads, or prepares for it. `period`: nanoseconds between
-/// samples.
-pub fn start(tracking: &Tracking, in_job: bool, period: u64) {
+/// samples; `trace` keeps the edges.
+pub(crate) fn start(tracking: &Tracking, in_job: bool, (period, trace): (u64, Option<Trace>)) {
     system::register_membarrier();
     functions::open();
     let mut settings = Settings::default().without_operations();
     // Another process could not tell how certain a strand's length is.
     settings.grain = if in_job { 0 } else { GRAIN };
     settings.sample_period = period;
+    settings.trace = trace;
     // Messages carry what is saved without a procedure alone.
     settings.faster = if in_job { 0 } else { tracking.faster };
     if tracking.edges > 0 {

@@ -10,7 +10,7 @@
 //! | `take` | takes a sample |
 //! | `tasking` | the tasks that the thread is in |
 //! | `capture` | captures the context of a task that the thread spawns, or of a lock that it releases |
-//! | `tracking` | the thread's events on the critical path |
+//! | `tracking`, `edges` | the thread's events on the critical path; what the trace keeps of them |
 //! | `calls` | calls of a message-passing library |
 //! | `locking` | the lock that the thread waits for |
 //! | `end`, `fork` | completes a profile; resets states in a forked child |
@@ -31,6 +31,7 @@ mod busy;
 pub mod calls;
 mod capture;
 mod cpu_clock;
+mod edges;
 mod end;
 mod fork;
 mod lifecycle;
@@ -45,6 +46,7 @@ mod tracking;
 mod working;
 
 pub use busy::Busy;
+pub(crate) use edges::TRACE;
 pub(crate) use lifecycle::wait_until;
 pub use own_stack::with_room;
 pub use registry::{

@@ -14,8 +14,12 @@ mod ring;
 
 pub use ring::start;
 
-use hpc_formats::trace::{BLOCK_HEADER_SIZE, BLOCK_SIZE, Event, Last, MAX_EVENT, State, block, encode};
-use ring::{give_back, now, running};
+use critical_path::{Edge, Moment};
+use hpc_formats::trace::{
+    BLOCK_HEADER_SIZE, BLOCK_SIZE, Event, Followed, Last, MAX_EVENT, State, block, encode,
+};
+pub(crate) use ring::now;
+use ring::{give_back, running};
 use std::cell::Cell;
 use std::ptr::NonNull;
 use std::sync::atomic::{Ordering::SeqCst, compiler_fence};
@@ -56,6 +60,8 @@ pub struct ThreadTrace {
     before: Cell<Option<Before>>,
     /// A long wait is over, and nobody has said where it was.
     has_waited: Cell<bool>,
+    /// A wait that was not short is over, and nobody has said for what it was.
+    has_just_waited: Cell<bool>,
     is_writing: Cell<bool>,
 }
 
@@ -69,6 +75,7 @@ impl ThreadTrace {
             since: Cell::new(0),
             before: Cell::new(None),
             has_waited: Cell::new(false),
+            has_just_waited: Cell::new(false),
             is_writing: Cell::new(false),
         }
     }
@@ -109,6 +116,7 @@ impl ThreadTrace {
         let Some(now) = now() else { return };
         let (was, lasted) = (self.state.get(), now.saturating_sub(self.since.get()));
         self.has_waited.set(was == State::Waits && lasted >= LONG_NS);
+        self.has_just_waited.set(matches!(was, State::Waits | State::Idle) && lasted >= SHORT_NS);
         let is_short = was != State::Works && lasted < SHORT_NS;
         let before = self.before.take().filter(|b| is_short && b.state == state);
         if !before.is_some_and(|before| self.take_back(before)) {
@@ -180,6 +188,33 @@ impl ThreadTrace {
             if let Some(now) = now() {
                 self.put(now, Event::Waited(context));
             }
+        }
+    }
+
+    /// Its ordinal.
+    pub(crate) fn thread(&self) -> u32 {
+        self.thread.get()
+    }
+
+    /// The thread has waited for this moment, and what follows goes on after it if it `is_path`. What is not
+    /// on the path counts if it has ended a wait; what was short before in the same thread does not.
+    pub(crate) fn follow(&self, moment: Moment, edge: Edge, is_path: bool) {
+        let Moment { time, thread: from } = moment;
+        let is_own = from == self.thread.get();
+        if from == 0 || (is_own || !self.has_just_waited.replace(false)) && !is_path {
+            return;
+        }
+        self.put_now(|now| {
+            let ago = now.saturating_sub(time);
+            (!is_own || ago >= SHORT_NS).then_some(Event::Followed(Followed { edge, is_path, from, ago }))
+        });
+    }
+
+    /// Adds what `event` makes of the time.
+    pub(crate) fn put_now(&self, event: impl FnOnce(u64) -> Option<Event>) {
+        if let Some((now, event)) = now().and_then(|now| event(now).map(|event| (now, event))) {
+            self.before.set(None);
+            self.put(now, event);
         }
     }
 

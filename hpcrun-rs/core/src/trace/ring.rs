@@ -134,7 +134,7 @@ fn open<'a>(taken: NonNull<u8>) -> &'a AtomicU8 {
 
 /// The monotonic clock; `None`: a sandbox ends who reads it.
 #[inline]
-pub(super) fn now() -> Option<u64> {
+pub(crate) fn now() -> Option<u64> {
     let may = !crate::sandbox::refuses(libc::SYS_clock_gettime);
     may.then(|| system::clock(libc::CLOCK_MONOTONIC))
 }
