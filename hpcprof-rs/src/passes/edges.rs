@@ -40,8 +40,7 @@ pub fn of(measurements: &Measurements, run: usize) -> Result<Vec<TraceEdge>> {
     let (mut sent, mut received) = (BTreeMap::new(), Vec::new());
     let mut spans: BTreeMap<Thread, (u64, u64)> = BTreeMap::new();
     let processes = || measurements.processes.iter().enumerate().filter(|(_, p)| p.run == run);
-    let ranks = processes().filter_map(|(index, p)| Some((p.critical_path.as_ref()?.rank.as_ref()?, index)));
-    let ranks: BTreeMap<u32, usize> = ranks.map(|(rank, index)| (rank.rank, index)).collect();
+    let ranks: BTreeMap<u32, usize> = processes().filter_map(|(index, p)| Some((p.rank?, index))).collect();
     for (process, input) in processes() {
         let Some(trace) = input.trace.as_ref().filter(|_| input.critical_path.is_some()) else { continue };
         trace.read(|trace| {

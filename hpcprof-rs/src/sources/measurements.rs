@@ -70,6 +70,8 @@ pub struct ProcessInput {
     pub process: Option<Process>,
     /// Its critical path, if it was tracked. Its samples are sorted by profile and record.
     pub critical_path: Option<CriticalPath>,
+    /// Its rank in its job, once the paths of the job's processes are joined.
+    pub rank: Option<u32>,
     /// What its threads did when, if that was kept.
     pub trace: Option<TraceInput>,
     /// Profiles by thread ordinal.
@@ -298,6 +300,7 @@ fn entry(processes: &mut ByIdentity, start_monotonic_ns: u64, pid: u32) -> &mut 
         start_monotonic_ns,
         process: None,
         critical_path: None,
+        rank: None,
         trace: None,
         threads: BTreeMap::new(),
     })

@@ -109,7 +109,8 @@ fn join_one(
             faster_span: span,
         }));
     }
-    for index in job.values() {
+    for (rank, index) in &job {
+        processes[*index].rank = Some(*rank);
         if let Some(path) = &mut processes[*index].critical_path {
             path.rank = None;
         }
@@ -332,6 +333,7 @@ mod tests {
             start_monotonic_ns: 1,
             process: None,
             critical_path: Some(path),
+            rank: None,
             trace: None,
             threads: BTreeMap::new(),
         }
