@@ -143,7 +143,7 @@ const RECEIVED: u8 = 12;
 const RECEIVED_PATH: u8 = RECEIVED + 1;
 /// In the place of a state: [`Event::Sent`].
 const SENT: u8 = 15;
-/// In the place of a state: [`Event::Followed`], plus the edge's number, twice, and whether it is on the path.
+/// In the place of a state: [`Event::Followed`], plus twice its edge, plus 1 on the path.
 const FOLLOWED: u8 = 16;
 
 /// Writes an event, and returns its length. A time before the last one counts as equal to it.
