@@ -177,7 +177,8 @@ fn of_elf<'d, R: ReadRef<'d>>(bytes: R) -> Option<Obstacle> {
     };
     if contains(interpreter, b"musl") || names.has("libc.musl-") {
         Some(Obstacle::Musl)
-    } else if !names.has("libc.so.6") && !names.has("__libc_start_main") {
+    } else if !names.has("libc.so.6") && !names.has("__libc_start_main") || names.has("__libc_early_init") {
+        // The last is what glibc itself has, which can be run, too.
         Some(Obstacle::Library)
     } else {
         let all = || Names::symbols(header, endian, bytes).unwrap_or(Names(b""));
@@ -296,5 +297,11 @@ mod tests {
         assert_eq!(obstacle(Path::new("/no/such/file"), OsStr::new("")), None);
         let loader = Path::new("/lib64/ld-linux-x86-64.so.2");
         assert!(loader.exists() && obstacle(loader, OsStr::new("")).is_none());
+        // glibc, which prints its version when it is run, would find a library that is not ready.
+        let maps = std::fs::read_to_string("/proc/self/maps").expect("readable");
+        let libc =
+            maps.lines().find_map(|line| line.split(' ').next_back().filter(|p| p.contains("/libc.so.6")));
+        let found = obstacle(Path::new(libc.expect("mapped")), OsStr::new(""));
+        assert_eq!(found.map(|f| f.obstacle), Some(Obstacle::Library));
     }
 }
