@@ -86,6 +86,9 @@ pub enum ScopeKind {
     Loop = 2,
 }
 
+/// How the name of a loop begins that only waits for what another thread writes.
+pub const SPIN_LOOP: &str = "spin loop at";
+
 /// A static scope within a procedure.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Scope {

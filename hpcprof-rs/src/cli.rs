@@ -365,6 +365,30 @@ pub struct RegionsArgs {
     pub workers: Workers,
 }
 
+/// Formats of a comparison.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum DiffFormat {
+    /// What is more than chance, to read
+    Text,
+    /// All that differs, for scripts
+    Json,
+    /// A row for each context
+    Csv,
+    /// A flame graph of B, in red what takes longer than in A, in blue what takes less
+    Svg,
+}
+
+/// Formats of a sweep.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum SweepFormat {
+    /// To read
+    Text,
+    /// Everything, for scripts
+    Json,
+    /// A bar for each number of workers
+    Svg,
+}
+
 /// Options of a comparison.
 #[derive(Debug, Args)]
 pub struct DiffArgs {
@@ -375,9 +399,9 @@ pub struct DiffArgs {
     #[arg(value_name = "B")]
     pub b: PathBuf,
     /// Output format
-    #[arg(long, value_enum, default_value_t = TableFormat::Text)]
-    pub format: TableFormat,
-    /// Metric that text shows
+    #[arg(long, value_enum, default_value_t = DiffFormat::Text)]
+    pub format: DiffFormat,
+    /// Metric that text and the picture show
     #[arg(long, value_name = "METRIC", default_value = EFFORT, value_parser = METRICS)]
     pub metric: String,
     /// Least percentage of the effort of a context, in one of both
@@ -420,8 +444,8 @@ pub struct SweepArgs {
     #[arg(value_name = "DATABASE", required = true, num_args = 2..)]
     pub databases: Vec<PathBuf>,
     /// Output format
-    #[arg(long, value_enum, default_value_t = ReportFormat::Text)]
-    pub format: ReportFormat,
+    #[arg(long, value_enum, default_value_t = SweepFormat::Text)]
+    pub format: SweepFormat,
 }
 
 /// Options of a check.
@@ -460,9 +484,10 @@ pub struct PathArgs {
     /// exactly, where `hpcrun-rs --faster` asked for the factor, else within bounds
     #[arg(long, value_name = "PROCEDURE=FACTOR", value_parser = hpc_formats::critical_path::faster)]
     pub faster: Vec<(String, f64)>,
-    /// Subpaths that text lists; shorter ones are summed up
-    #[arg(long, value_name = "N", default_value_t = 20)]
-    pub rows: usize,
+    /// Subpaths that are listed, the longest ones, and in JSON of each other list as many [default: text 20,
+    /// which sums up shorter ones, else all]
+    #[arg(long, value_name = "N")]
+    pub rows: Option<usize>,
 }
 
 fn size(text: &str) -> Result<(String, u64, Option<PathBuf>), String> {

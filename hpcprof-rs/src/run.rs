@@ -13,11 +13,11 @@ use crate::catalogue::{Catalogue, Projection};
 use crate::checks;
 use crate::checks::answer::{Answer, Outcome, answer};
 use crate::cli::{
-    BuildArgs, CheckArgs, Cli, Command, DiffArgs, Format, PageArgs, PathArgs, RegionsArgs, ReportFormat,
-    TableFormat, ThreadsArgs, ViewArgs, Workers,
+    BuildArgs, CheckArgs, Cli, Command, DiffArgs, DiffFormat, Format, PageArgs, PathArgs, RegionsArgs,
+    ReportFormat, SweepFormat, TableFormat, ThreadsArgs, ViewArgs, Workers,
 };
 use crate::error::{Error, Result};
-use crate::exports;
+use crate::exports::{self, flamegraph};
 use crate::metrics::expression::Expression;
 use crate::model::advice::tested;
 use crate::model::critical_path::Procedure;
@@ -37,7 +37,7 @@ use crate::sources::newest;
 use crate::sweep::{self, print::Sweep};
 use crate::terminal;
 use crate::views;
-use crate::views::critical_path::find_procedure;
+use crate::views::critical_path::{bound, find_procedure};
 use crate::views::diff::METRICS;
 use crate::views::fold::{FoldOptions, Folded, fold};
 use crate::views::prune::{Limits, prune};
@@ -79,8 +79,9 @@ pub fn run(cli: Cli, style: Style, out: &mut impl Write) -> Result<()> {
             let steps = sweep::sweep(&databases)?;
             let sweep = Sweep { steps: &steps, databases: &databases };
             match args.format {
-                ReportFormat::Text => sweep.text(style, out),
-                ReportFormat::Json => sweep.json(out),
+                SweepFormat::Text => sweep.text(style, out),
+                SweepFormat::Json => sweep.json(out),
+                SweepFormat::Svg => sweep.picture(out),
             }
             .map_err(Error::output)
         }
@@ -211,20 +212,25 @@ fn diff(args: &DiffArgs, style: Style, out: &mut impl Write) -> Result<()> {
     let databases = databases.each_ref();
     let advice = tested(databases[0].advice()?, &databases[1].advice()?);
     let walls = databases.map(|of| quality::wall_of_run(&of.statistics));
+    let others = databases.map(|of| of.statistics.others_ns() as f64 / of.statistics.runs.max(1) as f64);
     let mut diff = views::diff::diff(databases, args.threshold)?;
-    let more = match args.rows.filter(|_| args.format != TableFormat::Text) {
+    let is_listed = matches!(args.format, DiffFormat::Json | DiffFormat::Csv);
+    let more = match args.rows.filter(|_| is_listed) {
         Some(rows) => {
             [&mut diff.nodes, &mut diff.procedures].map(|nodes| views::diff::keep_largest(nodes, rows))
         }
         None => [0; 2],
     };
-    hint_more(args.format, more[0]);
-    let comparison = Comparison { diff: &diff, databases, walls, advice: &advice, more };
+    if args.format == DiffFormat::Csv {
+        hint_more(TableFormat::Csv, more[0]);
+    }
+    let comparison = Comparison { diff: &diff, databases, walls, others, advice: &advice, more };
     let metric = METRICS.iter().position(|name| *name == args.metric).unwrap_or(0);
     match args.format {
-        TableFormat::Text => comparison.text(metric, args.rows.unwrap_or(40), style, out),
-        TableFormat::Json => comparison.json(out),
-        TableFormat::Csv => comparison.csv(out),
+        DiffFormat::Text => comparison.text(metric, args.rows.unwrap_or(40), style, out),
+        DiffFormat::Json => comparison.json(out),
+        DiffFormat::Csv => comparison.csv(out),
+        DiffFormat::Svg => flamegraph::difference(&diff, databases, metric, out),
     }
     .map_err(Error::output)
 }
@@ -353,8 +359,12 @@ fn critical_path(args: &PathArgs, style: Style, out: &mut impl Write) -> Result<
     };
     let remarks = remarks(&path, view.workers, process.threads);
     match args.format {
-        ReportFormat::Text => view.text(&remarks, args.rows, style, out),
-        ReportFormat::Json => view.json(&remarks, out),
+        ReportFormat::Text => view.text(&remarks, args.rows.unwrap_or(20), style, out),
+        ReportFormat::Json => {
+            let mut path = path.clone();
+            let more = bound(&mut path, args.rows.unwrap_or(usize::MAX));
+            PathView { path: &path, ..view }.json(&remarks, &more, out)
+        }
     }
     .map_err(Error::output)
 }

@@ -184,6 +184,8 @@ fn text_and_csv_say_the_same() {
     assert!((cells[1] - cells[0] - cells[2]).abs() < 0.002, "{leaf}");
     assert!(row("memcpy (only in b)").is_some(), "{text}");
     assert!(row("app::serial").is_none(), "{text}");
+    let picture = shown(&["diff", a_path, b_path, "--format", "svg"]);
+    has(&picture, "<title>app::leaf");
     let all = nodes(&diff(&a, &b, &[]));
     let csv = shown(&["diff", a_path, b_path, "--format", "csv"]);
     let mut csv = csv::Reader::from_reader(csv.as_bytes());

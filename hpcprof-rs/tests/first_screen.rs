@@ -5,6 +5,7 @@ use crate::support::*;
 use hpc_formats::address::CodeAddress;
 use hpc_formats::loss::LossCause;
 use hpc_formats::structure::Origin::{self, Runtime, System, User};
+use hpc_formats::structure::ProcedureId;
 
 const MS: u64 = 1_000_000;
 const FILE: &str = "/src/app/main.cpp";
@@ -43,6 +44,18 @@ impl Program {
 
     pub(crate) fn own(&mut self, name: &str) -> CodeAddress {
         self.procedure("/opt/app", name, FILE, User)
+    }
+
+    /// A procedure, and code of it in a loop whose name begins so.
+    pub(crate) fn own_loop(&mut self, name: &str, kind: &str) -> [CodeAddress; 2] {
+        let procedure = self.own(name);
+        let (_, structure, next) = &mut self.modules[0];
+        let id = ProcedureId(structure.structure.procedures.len() as u32 - 1);
+        let around = structure.looping(id, None, (FILE, 90), User);
+        structure.name_loop(around, &format!("{kind} main.cpp:90"));
+        structure.span(*next, id, Some(around), (FILE, 90), None);
+        *next += 0x10;
+        [procedure, at(1, *next - 0x10)]
     }
 
     pub(crate) fn libc(&mut self, name: &str) -> CodeAddress {

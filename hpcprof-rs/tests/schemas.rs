@@ -31,6 +31,7 @@ fn json_is_as_its_schema_says() {
         (&full, "threads", "threads --format json --rows 1"),
         (&full, "threads", "threads --format json --metric idleness/work"),
         (&path, "critical-path", "critical-path --format json"),
+        (&path, "critical-path", "critical-path --format json --rows 1"),
         (&path, "critical-path", "critical-path --faster leaf=2 --format json"),
         (&loops, "regions", "regions --format json"),
         (&full, "advice", "advise --format json"),
@@ -38,6 +39,12 @@ fn json_is_as_its_schema_says() {
         (&full, "check", "check idleness/effort<=1 --format json"),
     ] {
         check(schema, line, &show(database, line));
+    }
+    let parts = |line: &str| -> Value { serde_json::from_str(&show(&path, line)).expect("JSON") };
+    let (all, one) = (parts("critical-path --format json"), parts("critical-path --format json --rows 1"));
+    for list in ["segments", "procedures", "near"] {
+        let [all, kept] = [&all, &one].map(|of| of[list].as_array().expect("a list").len());
+        assert_eq!((kept, &one["more"][list]), (all.min(1), &json!(all - kept)), "{list}");
     }
     let diff = tool(&["diff", text(&full), text(&path), "--format", "json"]).expect("a diff");
     check("diff", "diff", &diff);

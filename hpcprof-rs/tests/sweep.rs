@@ -53,6 +53,9 @@ fn losses_add_up_and_lead_to_their_places() {
     assert_eq!(places(2), ["app::serial"]);
     let shown = tool(&[&["sweep"], &paths[..]].concat()).expect("a sweep");
     has(&shown, "lost on 4 workers");
+    let picture = tool(&[&["sweep"], &paths[..], &["--format", "svg"]].concat()).expect("a picture");
+    has(&picture, "<title>more work: 2.500 s</title>");
+    has(&picture, "2 workers, ");
     let wrong = tool(&["sweep", paths[1], paths[0]]).expect_err("a wrong order");
     has(&wrong, "the least first");
 }

@@ -52,8 +52,8 @@ struct Options {
     /// Track the critical path on the fewest workers, which predicts the times on more
     #[arg(long)]
     critical_path: bool,
-    /// Output format: text or json
-    #[arg(long, default_value = "text", value_parser = ["text", "json"])]
+    /// Output format: text, json or svg
+    #[arg(long, default_value = "text", value_parser = ["text", "json", "svg"])]
     format: String,
     /// The program and its arguments
     #[arg(value_name = "PROGRAM [ARGS with {workers}]", required = true, trailing_var_arg = true)]

@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, SystemTime};
 
 /// Changes with the meaning of what is stored.
-const VERSION: u32 = 13;
+const VERSION: u32 = 14;
 /// Older entries are removed.
 const MAX_AGE: Duration = Duration::from_secs(30 * 24 * 3600);
 /// Extension of entries.

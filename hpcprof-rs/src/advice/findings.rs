@@ -5,7 +5,7 @@
 //! by ending it: the work itself stays. Where the critical path is known, no run is shorter than what is left
 //! of it without the procedure.
 
-use crate::advice::efficiency::{Thresholds, Verdict};
+use crate::advice::efficiency::Thresholds;
 use crate::advice::quality;
 use crate::advice::rows::{Row, rows};
 use crate::catalogue::Catalogue;
@@ -15,6 +15,7 @@ use crate::model::advice::{Advice, Cause, Finding};
 use crate::model::code::{Code, ParallelLoop};
 use crate::model::metrics::CATEGORY_PREFIX;
 use crate::model::tree::Label;
+use crate::render::names;
 use crate::render::numbers::{duration, grouped, percent, seconds};
 use crate::views::prune::Limits;
 use crate::views::top_down;
@@ -42,6 +43,8 @@ const LEAST_GAIN: f64 = 0.02;
 const EFFICIENCY: f64 = 0.5;
 /// With this share of the CPU time, spinning waits matter.
 const SPINNING: f64 = 0.1;
+/// Why cores idle within a region; one change of the region ends all of it.
+const WITHIN: [Cause; 3] = [Cause::TurnTaking, Cause::Imbalance, Cause::LowParallelism];
 /// A thread works if it has this share of what a core could do, at least.
 const LEAST_WORKER: i64 = 8;
 
@@ -53,33 +56,50 @@ pub fn findings(view: &View, catalogue: &Catalogue, thresholds: Thresholds) -> R
     }
     let rows = rows(view, catalogue, thresholds);
     let finder = Finder { view, catalogue, thresholds };
-    let mut all: Vec<Finding> = Vec::new();
-    for new in rows.iter().filter_map(|row| finder.of_row(row)) {
-        // The tasks of a program become larger together.
-        let is_same = |of: &&mut Finding| [of.cause, new.cause] == [Cause::SmallTasks; 2];
-        match all.iter_mut().find(is_same) {
-            Some(known) => {
+    let mut found: Vec<(Option<u32>, Finding)> = Vec::new();
+    for row in &rows {
+        let Some(new) = finder.of_row(row) else { continue };
+        let region = finder.region(row.location);
+        // The tasks of a program become larger together, and what waits in a region waits for its end.
+        let is_same = |(of_region, of): &&mut (Option<u32>, Finding)| match [of.cause, new.cause] {
+            [Cause::SmallTasks, Cause::SmallTasks] => true,
+            causes => {
+                causes.iter().all(|cause| WITHIN.contains(cause)) && region.is_some() && *of_region == region
+            }
+        };
+        match found.iter_mut().find(is_same) {
+            Some((_, known)) => {
                 let (most, error) =
                     known.most.zip(new.most).map_or((0.0, 0.0), |(a, b)| (a.0 + b.0, a.1.hypot(b.1)));
                 known.most = Some((most, error));
+                if let Some(region) = region.filter(|_| known.cause != Cause::SmallTasks) {
+                    known.least = known.least.zip(new.least).map(|(a, b)| a + b).or(known.least);
+                    finder.name_region(region, known);
+                }
             }
-            None => all.push(new),
+            None => found.push((region, new)),
         }
     }
+    let mut all: Vec<Finding> = found.into_iter().map(|(_, of)| of).collect();
     let nobody = run.wait_ns.saturating_sub(run.missing_ns()).saturating_sub(run.others_ns());
-    if quality::forbids_verdicts(run, 0) {
+    let nobody_of_run = nobody as f64 / run.runs.max(1) as f64;
+    // While a lock or a task is handed over nobody works.
+    let hands_over = |of: &Finding| matches!(of.cause, Cause::TurnTaking | Cause::SmallTasks);
+    let gain = |of: &Finding| of.most.map_or(0, |(most, _)| most as i64);
+    if let Some(of) = all.iter_mut().max_by_key(|of| gain(of)).filter(|of| hands_over(of)) {
+        of.most = of.most.map(|(most, error)| (most + nobody_of_run, error));
+    } else if quality::forbids_verdicts(run, 0) {
         let place = match mostly(finder.catalogue, STANDSTILL) {
             Some((.., name)) => format!(", mostly in {name} (--metric {STANDSTILL})"),
             None => "; `-e wall-time` says where".to_owned(),
         };
         let text = format!("nobody works: all threads sleep or wait for something outside{place}");
-        let gain = Some((nobody as f64 / run.runs.max(1) as f64, 0.0));
-        all.push(finder.of_program(Cause::Waiting, text, gain));
+        all.push(finder.of_program(Cause::Waiting, text, Some((nobody_of_run, 0.0))));
     }
     let least = quality::wall_of_run(run) * LEAST_GAIN;
     all.retain(|of| of.most.is_none_or(|(most, _)| most >= least));
     all.extend(finder.late_rank()?);
-    all.sort_by_key(|of| Reverse(of.most.map_or(0, |(most, _)| most as i64)));
+    all.sort_by_key(|of| Reverse(gain(of)));
     if let Some(threads) = finder.oversubscribed()? {
         all.insert(0, threads);
     }
@@ -110,33 +130,42 @@ impl Finder<'_> {
         let share = |metric: usize| values[metric] as f64 * 100.0 / effort(values).max(1) as f64;
         let is_idle = share(IDLENESS) >= self.thresholds.idleness;
         let tasks = self.small_tasks(row.location);
-        let (cause, text) = match row.verdict {
-            Verdict::Spins(by) => {
-                let text = format!("waits in {by} without sleeping: wait for an event instead");
+        let (waits, by) = row.waits;
+        let waits = waits.clamp(0, busy(values));
+        let (cause, text) = match () {
+            () if waits as f64 >= busy(values) as f64 * SPINNING && waits > values[IDLENESS] => {
+                let share = percent(waits, busy(values));
+                let text = format!(
+                    "{share} % of its time is waiting in {by} without sleeping: wait for an event instead"
+                );
                 (Cause::Spinning, text)
             }
-            _ if tasks.is_some() => (Cause::SmallTasks, tasks.clone()?.1),
-            _ if is_idle => self.idle(row),
-            _ if share(OVERHEAD) >= self.thresholds.overhead => {
+            () if tasks.is_some() => (Cause::SmallTasks, tasks.clone()?.1),
+            () if is_idle => self.idle(row),
+            () if share(OVERHEAD) >= self.thresholds.overhead => {
                 let text = format!("{}: do more at a time", self.overhead(values));
                 (Cause::Overhead, text)
             }
-            _ => return None,
+            () => return None,
         };
         let (idle, over) = match cause {
             Cause::Overhead => (0.0, 1.0),
-            Cause::SmallTasks | Cause::Spinning => (1.0, 1.0),
+            Cause::SmallTasks | Cause::TurnTaking => (1.0, 1.0),
+            Cause::Spinning => (0.0, 0.0),
             _ => (1.0, 0.0),
         };
         let per = self.cores() * self.catalogue.statistics.runs.max(1) as f64;
         let mut most = (values[IDLENESS] as f64 * idle + values[OVERHEAD] as f64 * over) / per;
-        let error = self.catalogue.errors().of_weighted([0.0, idle / per, over / per], values);
+        let wait = match cause {
+            Cause::Spinning => (waits as f64 / busy(values).max(1) as f64).sqrt(),
+            _ => 0.0,
+        };
+        let error = self.catalogue.errors().of_weighted([wait / per, idle / per, over / per], values);
         if let Some((hidden, _)) = tasks.filter(|_| cause == Cause::SmallTasks) {
             most += hidden.min(values[WORK]) as f64 / per;
         }
         if cause == Cause::Spinning {
-            // Of what spins, all may be useless.
-            most += values[WORK] as f64 / per;
+            most += waits as f64 / per;
         }
         let label = self.view.node(row.location).label;
         if let Some(left) = self.catalogue.zeroed_span(label) {
@@ -270,17 +299,26 @@ impl Finder<'_> {
         around.or_else(|| found.flatten().max_by_key(|(hidden, _)| *hidden))
     }
 
+    /// The node of the parallel loop that a node is or lies in.
+    fn region(&self, node: u32) -> Option<u32> {
+        let mut around = std::iter::successors(Some(node), |node| self.view.node(*node).parent);
+        around.find(|node| self.view.node(*node).label.parallel_loop(&self.catalogue.code).is_some())
+    }
+
     /// The parallel loop that a node is or lies in.
     fn loop_around(&self, node: u32) -> Option<&ParallelLoop> {
-        let mut at = Some(node);
-        while let Some(node) = at {
-            let known = self.view.node(node);
-            if let Some(found) = known.label.parallel_loop(&self.catalogue.code) {
-                return Some(found);
-            }
-            at = known.parent;
+        self.view.node(self.region(node)?).label.parallel_loop(&self.catalogue.code)
+    }
+
+    /// Calls what holds for several contexts of a region by the region and the largest of them.
+    fn name_region(&self, region: u32, of: &mut Finding) {
+        let (label, code) = (self.view.node(region).label, &self.catalogue.code);
+        let name = names::label(code, label);
+        if !of.name.starts_with(&name) {
+            of.place = label.location(code).map_or(String::new(), |at| names::location(code, at));
+            let most = of.name.split(" (mostly ").next().unwrap_or_default();
+            of.name = one_line(&format!("{name} (mostly {most})"));
         }
-        None
     }
 
     /// More threads work than there are cores.
@@ -309,7 +347,10 @@ impl Finder<'_> {
                 false => "",
             }
         );
-        Ok(Some(self.of_program(Cause::Oversubscription, text, None)))
+        // The work stays.
+        let per = self.cores() * run.runs.max(1) as f64;
+        let most = (quality::wall_of_run(run) - self.view.totals[WORK] as f64 / per).max(0.0);
+        Ok(Some(self.of_program(Cause::Oversubscription, text, Some((most, 0.0)))))
     }
 
     /// That nothing but its work limits a program.

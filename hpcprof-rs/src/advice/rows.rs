@@ -14,7 +14,7 @@ use crate::model::code::{Code, Procedure};
 use crate::model::tree::{Label, add_all};
 use crate::render::names;
 use crate::views::view::View;
-use hpc_formats::structure::Origin;
+use hpc_formats::structure::{Origin, SPIN_LOOP};
 use hpcstruct_rs::known;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,6 +34,8 @@ pub struct Row {
     pub values: Vec<i64>,
     /// Its cell of the table.
     pub verdict: Verdict,
+    /// Of its time what goes into waiting without blocking.
+    pub waits: TimeIn,
 }
 
 impl Row {
@@ -119,9 +121,10 @@ pub fn rows(view: &View, catalogue: &Catalogue, thresholds: Thresholds) -> Vec<R
 }
 
 /// Time that a context spends in procedures of libc, nanoseconds, and the procedure with most of it.
-type TimeIn = (i64, &'static str);
+pub type TimeIn = (i64, &'static str);
 
-/// How much of each node's work and overhead lies in procedures of libc that are known as this.
+/// How much of each node's work and overhead lies in procedures of libc that are known as this; a loop that
+/// only waits counts as a wait.
 fn time_in(view: &View, catalogue: &Catalogue, what: known::Kind) -> Vec<TimeIn> {
     let known = |row: &Procedure| {
         let plain = row.name.split('@').next().unwrap_or(&row.name);
@@ -131,7 +134,11 @@ fn time_in(view: &View, catalogue: &Catalogue, what: known::Kind) -> Vec<TimeIn>
     };
     let mut found: Vec<TimeIn> = vec![(0, ""); view.nodes.len()];
     for (id, node) in view.nodes.iter().enumerate().rev() {
-        let name = node.label.procedure().and_then(|p| known(catalogue.code.procedure(p)));
+        let spins = node.label.code(&catalogue.code).is_some_and(|own| own.name.starts_with(SPIN_LOOP));
+        let name = match node.label {
+            Label::Loop(_) => (spins && what == known::Kind::Wait).then_some("a loop"),
+            label => label.procedure().and_then(|p| known(catalogue.code.procedure(p))),
+        };
         let below = view.children[id].iter().map(|c| found[*c as usize]);
         let largest = below.clone().max_by_key(|(time, _)| *time);
         found[id] = match name {
@@ -393,9 +400,10 @@ impl Chooser<'_> {
                 Some(known) => {
                     add_all(&mut known.values, &row.values);
                     known.rest |= row.rest;
+                    known.waits = (known.waits.0.saturating_add(row.waits.0), known.waits.1.max(row.waits.1));
                     known.mostly = known.mostly.take().filter(|m| Some(m) == row.mostly.as_ref());
                     if known.verdict != row.verdict {
-                        known.verdict = Verdict::of(&known.values, self.thresholds);
+                        known.verdict = self.verdict_of(&known.values, known.waits);
                     }
                 }
                 None => merged.push(row),
@@ -410,7 +418,8 @@ impl Chooser<'_> {
         let elsewhere = sum(callees.iter().map(|c| self.waits[*c as usize].0));
         let values = self.rest(node, callees);
         let (name, location) = self.name(node);
-        let verdict = self.verdict_of(&values, (all.saturating_sub(elsewhere), wait));
+        let waits = (all.saturating_sub(elsewhere), wait);
+        let verdict = self.verdict_of(&values, waits);
         let spins = matches!(verdict, Verdict::Spins(_));
         let most = self.most(node, callees, busy(&values));
         rows.push(Row {
@@ -420,6 +429,7 @@ impl Chooser<'_> {
             rest: !callees.is_empty(),
             verdict,
             values,
+            waits,
         });
     }
 }

@@ -45,7 +45,7 @@ pub(super) fn write(stacks: &Stacks<'_>, selection: Selection<'_>, out: &mut dyn
     }
 }
 
-fn frame(name: &str) -> String {
+pub(super) fn frame(name: &str) -> String {
     let name = name.replace(';', ":");
     let is_number = |word: &str| word.bytes().all(|b| b.is_ascii_digit() || b == b'.');
     match name.rsplit_once(' ') {

@@ -3,7 +3,7 @@
 //! read. A file is written while the contexts are walked, so there is no second copy of them in memory.
 
 mod firefox;
-mod flamegraph;
+pub mod flamegraph;
 mod folded;
 mod parquet;
 mod perfetto;

@@ -7,9 +7,9 @@ use crate::render::json;
 use crate::render::names::{self, base_name, middle, wrap};
 use crate::render::style::Style;
 use crate::render::table::Table;
-use crate::views::critical_path::{Part, Remarks, arrange, parts};
+use crate::views::critical_path::{Left, Part, Remarks, arrange, parts};
 use hpc_formats::critical_path::{Beside, Edge, IfFaster, Place, WORKERS, ratio};
-use hpc_formats::json::{Float, Seconds, Text, list, members, object};
+use hpc_formats::json::{Float, Seconds, Text, list, map, members, object};
 use std::cmp::Reverse;
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -119,8 +119,9 @@ impl PathView<'_> {
         page.name_others()
     }
 
-    /// Prints JSON.
-    pub fn json(&self, remarks: &Remarks, out: &mut impl Write) -> io::Result<()> {
+    /// Prints JSON; `more` is what was left out.
+    pub fn json(&self, remarks: &Remarks, more: &[Left], out: &mut impl Write) -> io::Result<()> {
+        let more = members(&[("more", &map(more.iter().copied()))]);
         let doubts = list(remarks.doubts.iter().map(|doubt| Text(doubt).to_string()));
         let doubts = members(&[("doubts", &doubts)]);
         let others = self.others.iter().map(|p| {
@@ -128,7 +129,7 @@ impl PathView<'_> {
             format!("{{{fields},\"span\":{}}}", Seconds(p.span))
         });
         let beside = Beside {
-            process: format!("{},{doubts}", process_fields(self.process)),
+            process: format!("{},{doubts},{more}", process_fields(self.process)),
             workers: self.workers,
             faster: self.faster.iter().map(|(p, factor)| self.if_faster(p, *factor)).collect(),
             others: others.collect(),

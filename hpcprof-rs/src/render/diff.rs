@@ -31,6 +31,8 @@ pub struct Comparison<'a> {
     pub databases: [&'a Catalogue; 2],
     /// What a run of each takes, nanoseconds.
     pub walls: [f64; 2],
+    /// In which of that others had the cores.
+    pub others: [f64; 2],
     /// The advice for the first.
     pub advice: &'a [Tested],
     /// How many contexts and procedures that differ are left out.
@@ -107,7 +109,12 @@ impl Comparison<'_> {
         }
         let [a, b] = self.walls.map(|wall| seconds(whole(wall)));
         let gain = seconds(whole(self.walls[0] - self.walls[1]));
-        writeln!(out, "\nthe advice for a; a run takes {a} s in a and {b} s in b, which gains {gain} s")?;
+        let [others_a, others_b] = self.others.map(|time| seconds(whole(time)));
+        let line = format!(
+            "the advice for a; a run takes {a} s in a and {b} s in b, which gains {gain} s; others had the cores \
+             for {others_a} s of a and {others_b} s of b"
+        );
+        writeln!(out, "\n{}", names::wrap(&line, style.width.max(60)).join("\n"))?;
         let columns = [("at most", 10), ("surely", 10), ("left in b", 10)];
         let mut table = Table::begin(out, style, &columns, "gain in s")?;
         let shown = |time: Option<f64>| time.map_or("-".to_owned(), |time| seconds(whole(time)));
@@ -231,6 +238,7 @@ impl Comparison<'_> {
             ("procedures", &list(procedures.map(object_of))),
             ("more", &object(&[("nodes", &self.more[0]), ("procedures", &self.more[1])])),
             ("walls", &array(self.walls.map(exact))),
+            ("others", &array(self.others.map(exact))),
             ("advice", &list(self.advice.iter().map(tested))),
         ]);
         writeln!(out, "{report}")

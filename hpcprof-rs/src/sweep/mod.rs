@@ -3,8 +3,9 @@
 //!
 //! On p workers a run has p times its wall time of cores. What of that the fewest workers did not need is
 //! lost: cores idle, there is more overhead, the same work takes longer, or nobody works. These add up.
-//! [`mod@print`] says it.
+//! [`mod@print`] says it, `picture` draws it.
 
+mod picture;
 pub mod print;
 
 use crate::advice::quality;

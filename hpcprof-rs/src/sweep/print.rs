@@ -26,7 +26,7 @@ pub struct Sweep<'a> {
 }
 
 impl Sweep<'_> {
-    fn program(&self) -> String {
+    pub(super) fn program(&self) -> String {
         self.databases.last().map_or(String::new(), |of| one_line(&of.statistics.program))
     }
 

@@ -27,6 +27,24 @@ pub struct Remarks {
     pub basis: String,
 }
 
+/// The name of a list, and how many of its elements are left out.
+pub type Left = (&'static str, usize);
+
+/// Keeps so many of the longest segments, in their order, and the first ones of the other lists.
+pub fn bound(path: &mut CriticalPath, rows: usize) -> [Left; 3] {
+    let mut longest: Vec<usize> = (0..path.segments.len()).collect();
+    longest.sort_by_key(|at| Reverse(path.segments[*at].time));
+    longest.truncate(rows);
+    longest.sort_unstable();
+    let before = [path.segments.len(), path.procedures.len(), path.near.len()];
+    path.segments = longest.iter().map(|at| path.segments[*at].clone()).collect();
+    path.procedures.truncate(rows);
+    path.near.truncate(rows);
+    let names = ["segments", "procedures", "near"];
+    let left = before.map(|length| length.saturating_sub(rows));
+    std::array::from_fn(|at| (names[at], left[at]))
+}
+
 /// A part of a path as it is shown.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Part<P> {

@@ -300,6 +300,10 @@ impl StructureBuilder {
         id
     }
 
+    pub fn name_loop(&mut self, of: ScopeId, name: &str) {
+        self.structure.scopes[of.0 as usize].name = self.text(name);
+    }
+
     pub fn span(
         &mut self,
         start: u64,

@@ -44,6 +44,8 @@ pub struct Loop {
     pub parent: Option<u32>,
     /// Whether it can be entered elsewhere than at its header.
     pub irreducible: bool,
+    /// Whether it only waits for what another thread writes.
+    pub spins: bool,
     /// Where [`ProcedureLoops::controls`] has its own.
     controls: Range<u32>,
 }
@@ -172,7 +174,11 @@ impl<'a, 'd> Program<'a, 'd> {
         let calls = noted_calls(&analysis.units[..wanted], &codes, &self.noted);
         let loops = parallel::run_with(jobs.len(), self.threads, Finder::default, |finder, j| {
             let of_unit = |u| match codes.get(u) {
-                Some(code) => finder.find(&analysis.units[u], code, &never),
+                Some(code) => {
+                    let mut found = finder.find(&analysis.units[u], code, &never);
+                    disasm::spin::mark(&mut found, self.memory);
+                    found
+                }
                 None => ProcedureLoops::default(),
             };
             jobs[j].clone().map(of_unit).collect()

@@ -16,8 +16,8 @@ use hpc_formats::structure::Origin;
 pub(crate) enum Item {
     /// An inlined scope, an index into [`Body::scopes`].
     Inlined(u32),
-    /// A loop.
-    Loop(LoopPlace, Origin),
+    /// A loop, and whether it only waits.
+    Loop(LoopPlace, Origin, bool),
 }
 
 /// The new scopes and pieces; reused from procedure to procedure.
@@ -127,9 +127,9 @@ impl Placed {
             match scope {
                 scope if scope == nesting.homes[inner as usize] => {
                     let (place, origin) = names[inner as usize];
-                    path.push(((scope, inner), Item::Loop(place, origin)));
-                    let around = nesting.loops.loops[inner as usize].parent;
-                    at.1 = around.map(|p| shown[p as usize]);
+                    let found = &nesting.loops.loops[inner as usize];
+                    path.push(((scope, inner), Item::Loop(place, origin, found.spins)));
+                    at.1 = found.parent.map(|p| shown[p as usize]);
                 }
                 Some(s) => {
                     path.push(((scope, inner), Item::Inlined(s)));

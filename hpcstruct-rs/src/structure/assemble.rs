@@ -13,7 +13,8 @@ use crate::loops::place::{Item, Placed};
 use crate::unit_analysis::classify::{OverheadTag, TagText};
 use crate::unit_analysis::{Inputs, Piece, UnitAnalysis};
 use hpc_formats::structure::{
-    Origin, Procedure, ProcedureId, Scope, ScopeId, ScopeKind, SourceLine, Span, StringId, Structure,
+    Origin, Procedure, ProcedureId, SPIN_LOOP, Scope, ScopeId, ScopeKind, SourceLine, Span, StringId,
+    Structure,
 };
 use std::ops::Range;
 
@@ -35,6 +36,9 @@ const GROUP: usize = 1 << 14;
 
 /// Weight of a procedure beside its pieces: without debug information it has one piece, but loops.
 const OWN: usize = 16;
+
+/// Names of loops by their lines; those of loops that wait are apart.
+type LoopNames = Map<(SourceLine, bool), StringId>;
 
 /// Builds the groups, in the order of the procedures, and sums up how much code each tag covers.
 pub(crate) fn assemble(
@@ -88,7 +92,7 @@ struct Sources<'a, 'd> {
 struct Buffers {
     pieces: Vec<Piece>,
     placed: Placed,
-    names: Map<SourceLine, StringId>,
+    names: LoopNames,
     uses: Uses,
 }
 
@@ -184,8 +188,8 @@ impl Sources<'_, '_> {
                     let kind = ScopeKind::Inlined;
                     (kind, old.name, old.declared, old.site, old.origin)
                 }
-                Item::Loop(place, origin) => {
-                    let name = self.loop_name(place, &mut buffers.names);
+                Item::Loop(place, origin, spins) => {
+                    let name = self.loop_name(place, spins, &mut buffers.names);
                     (ScopeKind::Loop, name, None, place.ok(), origin)
                 }
             };
@@ -290,17 +294,18 @@ impl Sources<'_, '_> {
         part.procedures.push(procedure);
     }
 
-    fn loop_name(&self, place: LoopPlace, known: &mut Map<SourceLine, StringId>) -> StringId {
+    fn loop_name(&self, place: LoopPlace, spins: bool, known: &mut LoopNames) -> StringId {
         let strings = &self.inputs.classifier.strings;
+        let kind = if spins { SPIN_LOOP } else { "loop at" };
         match place {
-            Ok(at) => *known.entry(at).or_insert_with(|| {
+            Ok(at) => *known.entry((at, spins)).or_insert_with(|| {
                 let name = strings.with(at.file, |path| {
                     let base = path.rsplit('/').next().unwrap_or(path);
-                    format!("loop at {base}:{}", at.line)
+                    format!("{kind} {base}:{}", at.line)
                 });
                 strings.id(&name)
             }),
-            Err(header) => strings.id(&format!("loop at {header:#x}")),
+            Err(header) => strings.id(&format!("{kind} {header:#x}")),
         }
     }
 }

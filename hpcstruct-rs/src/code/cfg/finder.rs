@@ -47,6 +47,7 @@ impl Finder {
                 header: layout.address(self.graph.starts[l.header as usize]),
                 parent: (l.parent != NONE).then_some(l.parent),
                 irreducible: l.irreducible,
+                spins: false,
                 controls: 0..0,
             })
             .collect();

@@ -4,6 +4,7 @@ pub(super) mod control_transfer;
 pub(crate) mod loaded_image;
 mod lsda;
 pub(super) mod procedure_code;
+pub(super) mod spin;
 mod sweep;
 mod x86;
 
