@@ -285,6 +285,9 @@ pub struct ViewArgs {
     /// if some are negative.
     #[arg(long, value_name = "PERCENT", value_parser = percentage)]
     pub threshold: Option<f64>,
+    /// Most nodes, the largest ones, beside those that stand for what is left out
+    #[arg(long, value_name = "N")]
+    pub rows: Option<usize>,
 }
 
 /// Formats of a table.

@@ -444,7 +444,7 @@ fn show(args: &ViewArgs, kind: ViewKind, style: Style, out: &mut impl Write) -> 
         }
     };
     view.sort(metric);
-    let view = prune(view, limits, metric);
+    let view = prune(view, limits, args.rows, metric);
     match args.format {
         Format::Text => {
             let metric_of = (metric, view.totals.as_slice());

@@ -24,7 +24,7 @@ fn nodes(view: &View) -> Vec<String> {
 
 fn shown(mut view: View, limits: Limits, metric: MetricSelector<'_>) -> Vec<String> {
     view.sort(metric);
-    let mut lines = nodes(&prune(view, limits, metric));
+    let mut lines = nodes(&prune(view, limits, None, metric));
     lines.push("end".to_owned());
     lines
 }

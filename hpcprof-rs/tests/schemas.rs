@@ -46,6 +46,11 @@ fn json_is_as_its_schema_says() {
         let [all, kept] = [&all, &one].map(|of| of[list].as_array().expect("a list").len());
         assert_eq!((kept, &one["more"][list]), (all.min(1), &json!(all - kept)), "{list}");
     }
+    let few = show(&full, "top-down --format json --flat --rows 3");
+    check("view", "--rows", &few);
+    let few: Value = serde_json::from_str(&few).expect("JSON");
+    let is_whole = |node: &&Value| node["kind"] != "pruned";
+    assert_eq!(few["nodes"].as_array().expect("nodes").iter().filter(is_whole).count(), 3, "{few}");
     let diff = tool(&["diff", text(&full), text(&path), "--format", "json"]).expect("a diff");
     check("diff", "diff", &diff);
     let empty = tool(&["diff", text(&full), text(&full), "--format", "json"]).expect("a diff");

@@ -14,21 +14,26 @@ pub struct Limits {
     pub threshold: Option<f64>,
 }
 
-/// `view` without what the limits cut off.
-pub fn prune(view: View, limits: Limits, metric: MetricSelector<'_>) -> View {
-    if limits == Limits::default() {
+/// `view` without what the limits cut off, and with at most so many of its largest nodes beside what stands for
+/// others.
+pub fn prune(view: View, limits: Limits, rows: Option<usize>, metric: MetricSelector<'_>) -> View {
+    if limits == Limits::default() && rows.is_none() {
         return view;
     }
     let metric = metric.or_effort(&view.totals);
     let share = limits.threshold.unwrap_or(0.0) / 100.0;
     let size = |values: &[i64]| metric.value(values).map_or(0.0, f64::abs);
+    let amounts: Vec<f64> = (0..view.nodes.len() as u32).map(|node| size(view.inclusive.of(node))).collect();
     // The total, unless parts of it are negative.
-    let nodes = 0..view.nodes.len() as u32;
-    let largest = nodes.map(|node| size(view.inclusive.of(node)));
-    let least = largest.fold(size(&view.totals), f64::max) * share;
+    let least = amounts.iter().copied().fold(size(&view.totals), f64::max) * share;
+    let mut largest: Vec<u32> = (0..view.nodes.len() as u32).collect();
+    // A parent comes before what is as large below it.
+    largest.sort_by(|a, b| amounts[*b as usize].total_cmp(&amounts[*a as usize]));
+    let mut is_row = vec![true; amounts.len()];
+    largest.iter().skip(rows.unwrap_or(usize::MAX)).for_each(|node| is_row[*node as usize] = false);
     // What is left out already stays so.
     let is_whole = |node: u32| !view.node(node).label.is_pruned();
-    let keeps = |node: u32| is_whole(node) && size(view.inclusive.of(node)) >= least;
+    let keeps = |node: u32| is_whole(node) && is_row[node as usize] && amounts[node as usize] >= least;
     let sizes = subtree_sizes(&view);
     let exclusive = view.exclusive.inclusive(view.nodes.iter().map(|n| n.parent));
     let mut out = View::new(view.kind, view.totals.clone());
