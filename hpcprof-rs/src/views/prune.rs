@@ -26,11 +26,13 @@ pub fn prune(view: View, limits: Limits, rows: Option<usize>, metric: MetricSele
     let amounts: Vec<f64> = (0..view.nodes.len() as u32).map(|node| size(view.inclusive.of(node))).collect();
     // The total, unless parts of it are negative.
     let least = amounts.iter().copied().fold(size(&view.totals), f64::max) * share;
-    let mut largest: Vec<u32> = (0..view.nodes.len() as u32).collect();
-    // A parent comes before what is as large below it.
-    largest.sort_by(|a, b| amounts[*b as usize].total_cmp(&amounts[*a as usize]));
     let mut is_row = vec![true; amounts.len()];
-    largest.iter().skip(rows.unwrap_or(usize::MAX)).for_each(|node| is_row[*node as usize] = false);
+    if let Some(rows) = rows {
+        let mut largest: Vec<u32> = (0..view.nodes.len() as u32).collect();
+        // A parent comes before what is as large below it.
+        largest.sort_by(|a, b| amounts[*b as usize].total_cmp(&amounts[*a as usize]));
+        largest.iter().skip(rows).for_each(|node| is_row[*node as usize] = false);
+    }
     // What is left out already stays so.
     let is_whole = |node: u32| !view.node(node).label.is_pruned();
     let keeps = |node: u32| is_whole(node) && is_row[node as usize] && amounts[node as usize] >= least;
