@@ -1,4 +1,5 @@
-//! A flame graph as SVG, of one database or of what differs in two, drawn by the crate inferno. inferno takes whole lines of folded stacks, so those
+//! A flame graph as SVG, of one database or of what differs in two, drawn by the crate inferno. inferno
+//! takes whole lines of folded stacks, so those
 //! lines are all that is held in memory: contexts that are too narrow to be drawn are left out before.
 
 use crate::catalogue::Catalogue;

@@ -111,8 +111,8 @@ impl Comparison<'_> {
         let gain = seconds(whole(self.walls[0] - self.walls[1]));
         let [others_a, others_b] = self.others.map(|time| seconds(whole(time)));
         let line = format!(
-            "the advice for a; a run takes {a} s in a and {b} s in b, which gains {gain} s; others had the cores \
-             for {others_a} s of a and {others_b} s of b"
+            "the advice for a; a run takes {a} s in a and {b} s in b, which gains {gain} s; others had the \
+             cores for {others_a} s of a and {others_b} s of b"
         );
         writeln!(out, "\n{}", names::wrap(&line, style.width.max(60)).join("\n"))?;
         let columns = [("at most", 10), ("surely", 10), ("left in b", 10)];

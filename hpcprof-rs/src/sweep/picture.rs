@@ -1,4 +1,4 @@
-//! Draws a sweep as SVG: for each number of workers a bar of the core seconds of a run, by what they went into.
+//! Draws a sweep as SVG: for each number of workers a bar of a run's core seconds, by what they went into.
 
 use crate::render::numbers::seconds;
 use crate::sweep::Step;
@@ -27,8 +27,8 @@ impl Sweep<'_> {
         let bottom = 60 + HEIGHT * self.steps.len();
         writeln!(
             out,
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{:.0}\" height=\"{}\" font-family=\"sans-serif\" \
-             font-size=\"12\">\n<text x=\"10\" y=\"24\" font-size=\"16\">{}: core seconds of a run</text>",
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{:.0}\" height=\"{}\" \
+             font-family=\"sans-serif\" font-size=\"12\">\n<text x=\"10\" y=\"24\" font-size=\"16\">{}: core seconds of a run</text>",
             LEFT + WIDTH + 90.0,
             bottom + 30,
             escaped(&self.program())

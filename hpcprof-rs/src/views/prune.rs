@@ -14,8 +14,8 @@ pub struct Limits {
     pub threshold: Option<f64>,
 }
 
-/// `view` without what the limits cut off, and with at most so many of its largest nodes beside what stands for
-/// others.
+/// `view` without what the limits cut off, and with at most so many of its largest nodes beside what stands
+/// for others.
 pub fn prune(view: View, limits: Limits, rows: Option<usize>, metric: MetricSelector<'_>) -> View {
     if limits == Limits::default() && rows.is_none() {
         return view;
