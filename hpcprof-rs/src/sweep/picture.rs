@@ -28,7 +28,8 @@ impl Sweep<'_> {
         writeln!(
             out,
             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{:.0}\" height=\"{}\" \
-             font-family=\"sans-serif\" font-size=\"12\">\n<text x=\"10\" y=\"24\" font-size=\"16\">{}: core seconds of a run</text>",
+             font-family=\"sans-serif\" \
+             font-size=\"12\">\n<text x=\"10\" y=\"24\" font-size=\"16\">{}: core seconds of a run</text>",
             LEFT + WIDTH + 90.0,
             bottom + 30,
             escaped(&self.program())
