@@ -91,6 +91,9 @@ pub struct CriticalPath<P = Site, N = ProcedureName> {
     pub near: Vec<Near<P>>,
     /// Where activity has begun that had to wait for another strand, the earliest first.
     pub starts: Vec<Start<P>>,
+    /// The path as it was at moments before, and at last.
+    #[serde(default)]
+    pub series: Vec<Moment<N>>,
     /// Samples on the path, by context.
     #[serde(skip)]
     pub on_path: Vec<OnPath>,
@@ -229,6 +232,19 @@ pub struct Procedure<N = ProcedureName> {
     pub zeroed_span: u64,
     /// The span if it took as much less time as was asked for before the run; the span itself if nothing was.
     pub faster_span: u64,
+}
+
+/// The path at some moment, up to the strands that had ended or told then how long they were.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Moment<N = ProcedureName> {
+    /// Wall time up to it.
+    pub wall: u64,
+    /// All activity that was known.
+    pub work: u64,
+    /// The length of the path.
+    pub span: u64,
+    /// Procedures with their times on it, a function's with what it calls.
+    pub procedures: Vec<(N, u64)>,
 }
 
 /// Parts of a procedure's time.
@@ -567,6 +583,13 @@ impl<P, N> CriticalPath<P, N> {
             zeroed_span: p.zeroed_span,
             faster_span: p.faster_span,
         });
+        let procedures = procedures.collect();
+        let series = self.series.into_iter().map(|moment| Moment {
+            wall: moment.wall,
+            work: moment.work,
+            span: moment.span,
+            procedures: moment.procedures.into_iter().map(|(n, time)| (name(n), time)).collect(),
+        });
         CriticalPath {
             pid: self.pid,
             image: self.image,
@@ -582,9 +605,10 @@ impl<P, N> CriticalPath<P, N> {
             edges: self.edges,
             faster: self.faster,
             segments,
-            procedures: procedures.collect(),
+            procedures,
             near,
             starts,
+            series: series.collect(),
             on_path: self.on_path,
             threads: self.threads,
             quality: self.quality,
@@ -628,8 +652,10 @@ impl CriticalPath {
             Site::Address(address) => Some(*address),
             _ => None,
         });
-        let functions = self.procedures.iter().filter_map(|p| match p.name {
-            ProcedureName::Function(address, _) => Some(address),
+        let of_series = self.series.iter().flat_map(|moment| &moment.procedures);
+        let names = self.procedures.iter().map(|p| &p.name).chain(of_series.map(|(name, _)| name));
+        let functions = names.filter_map(|name| match name {
+            ProcedureName::Function(address, _) => Some(*address),
             ProcedureName::Mark(_) => None,
         });
         sites.chain(functions)

@@ -487,6 +487,9 @@ pub struct PathArgs {
     /// exactly, where `hpcrun-rs --faster` asked for the factor, else within bounds
     #[arg(long, value_name = "PROCEDURE=FACTOR", value_parser = hpc_formats::critical_path::faster)]
     pub faster: Vec<(String, f64)>,
+    /// How the path has grown while the program ran, and by what; for `hpcrun-rs --critical-path=every:1s`
+    #[arg(long)]
+    pub over_time: bool,
     /// Subpaths that are listed, the longest ones, and in JSON of each other list as many [default: text 20,
     /// which sums up shorter ones, else all]
     #[arg(long, value_name = "N")]

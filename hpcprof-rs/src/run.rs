@@ -29,6 +29,7 @@ use crate::regions::{find, overheads, print, whole::Whole};
 use crate::render::critical_path::PathView;
 use crate::render::diff::Comparison;
 use crate::render::json::Form;
+use crate::render::over_time;
 use crate::render::style::Style;
 use crate::render::threads::Threads;
 use crate::render::{csv, folded, json, names, text};
@@ -359,6 +360,7 @@ fn critical_path(args: &PathArgs, style: Style, out: &mut impl Write) -> Result<
     };
     let remarks = remarks(&path, view.workers, process.threads);
     match args.format {
+        ReportFormat::Text if args.over_time => over_time::text(&view, style, out),
         ReportFormat::Text => view.text(&remarks, args.rows.unwrap_or(20), style, out),
         ReportFormat::Json => {
             let mut path = path.clone();

@@ -7,7 +7,7 @@ use crate::support::program::{
 use crate::support::*;
 use hpc_formats::address::CodeAddress;
 use hpc_formats::critical_path::{
-    self, CriticalPath, Edge, Near, OnPath, Procedure, ProcedureName, Quality, Segment, Site, Start,
+    self, CriticalPath, Edge, Moment, Near, OnPath, Procedure, ProcedureName, Quality, Segment, Site, Start,
 };
 use hpc_formats::structure::Origin;
 use serde_json::{Value, json};
@@ -432,6 +432,36 @@ fn doubts_come_first() {
     path_of(&mut run).quality.exact_edges = 2000;
     let few = "events are 0.047 ms apart, on average: functions may gain more than is shown; mark them";
     assert!(elements(&json(&self::database(&run), &[]), "doubts").contains(&json!(few)));
+}
+
+#[test]
+fn a_series_shows_what_the_path_has_grown_by() {
+    let mut run = tracked(&JOIN);
+    let moment = |wall, span, leaf, main| Moment {
+        wall: wall * MS,
+        work: span * MS,
+        span: span * MS,
+        procedures: [(LEAF, leaf), (MAIN, main)]
+            .map(|(f, time)| (ProcedureName::Function(f, 0), time * MS))
+            .into(),
+    };
+    path_of(&mut run).series = vec![moment(20, 20, 10, 10), moment(70, 65, 50, 10)];
+    let database = database(&run);
+    let path = json(&database, &[]);
+    let last = &elements(&path, "over_time")[1];
+    assert_eq!((ms(&last["wall"]), ms(&last["work"]), ms(&last["span"])), (70, 65, 65));
+    let of = |name: &str| {
+        elements(last, "procedures").iter().find(|p| p["name"] == name).map(|p| ms(&p["on_path"]))
+    };
+    assert_eq!([of("app::leaf"), of("app::main"), of("app::serial")], [Some(50), Some(10), None]);
+    let page = |database: &Path| page(database, &["--over-time"]);
+    let flat = page(&database).split_whitespace().collect::<Vec<_>>().join(" ");
+    has(
+        &flat,
+        "A B C share of what the path has grown by 20.000 20.000 50 % 50 % 0 % 70.000 45.000 89 % 0 % 0 %",
+    );
+    has(&flat, "A app::leaf B app::main C app::serial");
+    has(&page(&self::database(&tracked(&JOIN))), "measure with `hpcrun-rs --critical-path=every:1s`");
 }
 
 /// Where edges are a part of the path, each has a row before the activity that it begins.

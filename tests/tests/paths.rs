@@ -543,4 +543,8 @@ fn the_path_is_written_while_the_program_runs() {
     let path = run.critical_path();
     assert!(!path.complete && path.span > 0 && path.work > path.span, "{path:?}");
     assert!(run.stderr().contains("up to its last report"), "{}", run.stderr());
+    let last = path.series.last().expect("a moment");
+    assert_eq!((last.wall, last.work, last.span), (path.wall, path.work, path.span));
+    assert!(path.series.windows(2).all(|two| two[0].wall < two[1].wall && two[0].work <= two[1].work));
+    assert!(!last.procedures.is_empty(), "{path:?}");
 }

@@ -1,8 +1,8 @@
 //! A critical path in a file: a header, then one checksummed payload.
 
 use super::{
-    CriticalPath, Edge, Export, Level, Near, OnPath, Procedure, ProcedureName, Quality, Rank, RankShare,
-    Segment, Site, Start,
+    CriticalPath, Edge, Export, Level, Moment, Near, OnPath, Procedure, ProcedureName, Quality, Rank,
+    RankShare, Segment, Site, Start,
 };
 use crate::address::CodeAddress;
 use crate::bytes::{ByteReader, ByteWriter};
@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 pub static KIND: Kind = Kind {
     name: "critical path",
     magic: *b"HPCRPATH",
-    major: 8,
+    major: 9,
     minor: 0,
     remedy: "measure again, with the hpcrun-rs of hpcprof-rs's release",
 };
@@ -36,10 +36,11 @@ structures! {
     OnPath, OnPath { profile record time }
     Level, Level { cores time work }
     Start<u32>, Start { place edge first count time beside }
+    Moment, Moment { wall work span procedures }
     Quality, Quality { resyncs exact_edges woken_edges grains lost_edges }
     Numbered, CriticalPath {
         pid image complete work span burdened_span span_at_least wall spawn_cost message_cost edges
-        faster levels quality segments procedures near starts on_path threads rank ranks
+        faster levels quality segments procedures near starts series on_path threads rank ranks
     }
     RankShare, RankShare { rank work on_path }
     Rank<u32>, Rank { job rank ranks savings names first segments contexts exports }
@@ -216,6 +217,12 @@ mod tests {
                 count: 2,
                 time: 20,
                 beside: 15,
+            }],
+            series: vec![Moment {
+                wall: 40,
+                work: 50,
+                span: 30,
+                procedures: vec![(ProcedureName::Function(address, 0), 20)],
             }],
             on_path: vec![OnPath { profile: 1, record: 17, time: 5_000_000 }],
             threads: vec![(0, 1), (1, 4)],

@@ -117,6 +117,18 @@ impl<P, N> CriticalPath<P, N> {
                 ("share", &Float(self.share(r.on_path))),
             ])
         });
+        let over_time = self.series.iter().map(|moment| {
+            let of = |(name, time): &(N, u64)| {
+                let name = procedure(name)?.name;
+                Some(object(&[("name", &Text(&name)), ("on_path", &Seconds(*time))]))
+            };
+            object(&[
+                ("wall", &Seconds(moment.wall)),
+                ("work", &Seconds(moment.work)),
+                ("span", &Seconds(moment.span)),
+                ("procedures", &list(moment.procedures.iter().filter_map(of))),
+            ])
+        });
         let lost = self.quality.lost_edges.iter();
         let lost: Vec<(&str, &dyn Display)> =
             lost.map(|(cause, n)| (cause.as_str(), n as &dyn Display)).collect();
@@ -150,6 +162,7 @@ impl<P, N> CriticalPath<P, N> {
             ("procedures", &list(procedures)),
             ("near", &list(near)),
             ("exposing", &list(exposing)),
+            ("over_time", &list(over_time)),
             ("quality", &quality),
         ]);
         let (mut process, mut workers, mut others) = (String::new(), String::new(), String::new());

@@ -24,6 +24,9 @@ pub type Segment = path::Segment<Arc<path::Place>>;
 /// A place that begins activity.
 pub type Start = path::Start<Arc<path::Place>>;
 
+/// The path at a moment.
+pub type Moment = path::Moment<Known>;
+
 /// A procedure's part in it, with what it calls.
 pub type Procedure = path::Procedure<Known>;
 
@@ -32,7 +35,9 @@ type Numbered = path::CriticalPath<u32, (u32, bool)>;
 
 /// JSON: the places, and the path with their numbers.
 pub fn encode(path: &CriticalPath) -> String {
-    let of_procedures = path.procedures.iter().map(|p| &p.name.place);
+    let of_series = path.series.iter().flat_map(|moment| &moment.procedures);
+    let of_procedures = path.procedures.iter().map(|p| &p.name).chain(of_series.map(|(known, _)| known));
+    let of_procedures = of_procedures.map(|known| &known.place);
     let places: NumberedSet<&path::Place> = path.places().chain(of_procedures).map(|p| &**p).collect();
     let number = |place: Arc<path::Place>| places.get_index_of(&*place).unwrap_or(0) as u32;
     let mut numbered = path.clone().map(number, |known| (number(known.place), known.is_user));
@@ -52,7 +57,9 @@ pub fn decode(json: &str) -> Option<CriticalPath> {
     let (places, path): (Vec<path::Place>, Numbered) = serde_json::from_str(json).ok()?;
     let places: Vec<Arc<path::Place>> = places.into_iter().map(Arc::new).collect();
     let is_sound = {
-        let mut numbers = path.places().chain(path.procedures.iter().map(|p| &p.name.0));
+        let series = path.series.iter().flat_map(|moment| &moment.procedures);
+        let series = series.map(|((number, _), _)| number);
+        let mut numbers = path.places().chain(path.procedures.iter().map(|p| &p.name.0)).chain(series);
         numbers.all(|number| (*number as usize) < places.len())
     };
     let place = |number: u32| Arc::clone(&places[number as usize]);

@@ -7,7 +7,7 @@
 //! there is none it is the innermost procedure.
 
 use crate::error::Result;
-use crate::model::critical_path::{CriticalPath, Known, Procedure, Start};
+use crate::model::critical_path::{CriticalPath, Known, Moment, Procedure, Start};
 use crate::model::hash::{FastMap, FastSet};
 use crate::model::loops::{LoopIndex, ParallelLoops};
 use crate::model::symbols::{Frame, FrameIndex, Kind, Line, ModuleIndex, ProcedureIndex, Symbols, base_name};
@@ -301,15 +301,43 @@ impl Names<'_> {
         };
         let mut known = path.clone();
         known.procedures.clear();
+        let series = known.series.drain(..).map(|moment| self.moment(moment)).collect();
         known.segments.iter_mut().for_each(|s| ordinal(&mut s.thread));
         known.near.iter_mut().for_each(|n| ordinal(&mut n.thread));
         let mut named = known.map(|site| self.place(&site), |_| unreachable!("cleared"));
         let segments = named.segments.iter_mut().map(|s| (&mut s.begin, &mut s.end));
         let near = named.near.iter_mut().map(|n| (&mut n.begin, &mut n.end));
         segments.chain(near).for_each(|(begin, end)| settle(begin, end));
-        let mut path = CriticalPath { procedures, ..named.map(|at| shared(at.place), |known| known) };
+        let mut path = CriticalPath { procedures, series, ..named.map(|at| shared(at.place), |known| known) };
         join_starts(&mut path.starts);
         path
+    }
+
+    /// A moment's functions, but for a runtime's; instances of a generic one are one.
+    fn moment(&self, moment: file::Moment) -> Moment {
+        let mut functions: BTreeMap<ProcedureIndex, u64> = BTreeMap::new();
+        let mut procedures = Vec::new();
+        for (name, time) in moment.procedures {
+            let function = match name {
+                ProcedureName::Mark(_) => None,
+                ProcedureName::Function(address, depth) => self.function(address, depth),
+            };
+            if let Some(function) = function {
+                let sum = functions.entry(function).or_default();
+                *sum = sum.saturating_add(time).min(moment.span);
+            } else if let ProcedureName::Mark(name) = name {
+                procedures.push((known(Place { name, ..Place::default() }), time));
+            }
+        }
+        functions.retain(|p, _| self.symbols.procedure(*p).origin != Origin::Runtime);
+        procedures.extend(functions.into_iter().map(|(function, time)| (self.known(function), time)));
+        Moment { wall: moment.wall, work: moment.work, span: moment.span, procedures }
+    }
+
+    fn known(&self, function: ProcedureIndex) -> Known {
+        let procedure = self.symbols.procedure(function);
+        let place = self.named(Some((function, procedure.declared)));
+        Known { is_user: procedure.origin == Origin::User, ..known(place) }
     }
 
     fn place(&self, site: &Site) -> At {
@@ -433,7 +461,6 @@ impl Names<'_> {
             asked.extend(self.users_functions());
         }
         for function in asked {
-            let procedure = self.symbols.procedure(function);
             let Times { work, on_path } = self.times.get(&function).copied().unwrap_or_default();
             let [zeroed_span, faster_span] = match functions.get(&function) {
                 Some(spans) => *spans,
@@ -441,9 +468,8 @@ impl Names<'_> {
                 None if on_path == 0 && work > 0 => [path.span; 2],
                 None => continue,
             };
-            let place = self.named(Some((function, procedure.declared)));
             procedures.push(Procedure {
-                name: Known { is_user: procedure.origin == Origin::User, ..known(place) },
+                name: self.known(function),
                 work,
                 on_path,
                 zeroed_span,

@@ -60,7 +60,11 @@ impl Scale {
         }
     }
 
-    fn number(self, nanoseconds: u64) -> String {
+    pub fn unit(self) -> &'static str {
+        self.0
+    }
+
+    pub fn number(self, nanoseconds: u64) -> String {
         self.real(nanoseconds as f64)
     }
 

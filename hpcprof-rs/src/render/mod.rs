@@ -9,6 +9,7 @@ pub mod json;
 pub mod loops;
 pub mod names;
 pub mod numbers;
+pub mod over_time;
 pub mod style;
 pub mod table;
 pub mod text;

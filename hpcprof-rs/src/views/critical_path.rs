@@ -2,7 +2,7 @@
 //! procedures are parts of the program.
 
 use crate::error::{Error, Result};
-use crate::model::critical_path::{CriticalPath, Procedure};
+use crate::model::critical_path::{CriticalPath, Known, Procedure};
 use hpc_formats::critical_path::{Segment, ratio};
 use hpcstruct_rs::known;
 use std::cmp::Reverse;
@@ -165,6 +165,41 @@ fn shorten<P>(parts: Vec<Part<P>>, most: usize) -> Vec<Part<P>> {
     shown
 }
 
+/// What a path has grown by from one moment to the next. Times are nanoseconds.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Interval {
+    /// The wall time up to its end.
+    pub until: u64,
+    pub grown: u64,
+    /// Of the procedures that were asked for.
+    pub shares: Vec<f64>,
+    /// The path has become another one, which is the case where a procedure has less of it than before: then
+    /// this is the growth from its begin.
+    pub is_other: bool,
+}
+
+/// At most so many intervals of a path's series, of about the same number of moments each.
+pub fn intervals(path: &CriticalPath, procedures: &[&Known], most: usize) -> Vec<Interval> {
+    let count = path.series.len();
+    let is_end = |number: usize| (number + 1) * most / count.max(1) > number * most / count.max(1);
+    let ends = path.series.iter().enumerate().filter(|(number, _)| count <= most || is_end(*number));
+    let mut before = (0, vec![0; procedures.len()]);
+    let interval = ends.map(|(_, moment)| {
+        let time = |known: &&Known| {
+            let found = moment.procedures.iter().find(|(name, _)| name == *known);
+            found.map_or(0, |(_, time)| *time)
+        };
+        let times: Vec<u64> = procedures.iter().map(time).collect();
+        let is_other = moment.span < before.0 || times.iter().zip(&before.1).any(|(now, then)| now < then);
+        let (span, then) = std::mem::replace(&mut before, (moment.span, times.clone()));
+        let (span, then) = if is_other { (0, vec![0; times.len()]) } else { (span, then) };
+        let grown = moment.span - span;
+        let shares = times.iter().zip(then).map(|(now, then)| ratio(now - then, grown).min(1.0));
+        Interval { until: moment.wall, grown, shares: shares.collect(), is_other }
+    });
+    interval.collect()
+}
+
 /// The procedures that are parts of the program which can be shortened: neither what starts it, nor what has
 /// nearly all of its work and calls the others for it. Where there are the user's own, others count for those
 /// that call them.
@@ -230,12 +265,50 @@ pub fn is_function(procedure: &Procedure) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::critical_path::Known;
+    use crate::model::critical_path::Moment;
     use hpc_formats::critical_path::{Edge, Place};
     use std::sync::Arc;
 
     fn segment(end: u32, time: u64) -> Segment<u32> {
         Segment { edge: Edge::Join, rank: None, thread: Some(1), time, count: 1, begin: 0, end }
+    }
+
+    /// Two moments on one path, then one on another path, on which A has less.
+    #[test]
+    fn shares_are_of_what_the_path_has_grown_by() {
+        let known = |name: &str| Known {
+            place: Arc::new(Place { name: name.to_owned(), ..Place::default() }),
+            is_user: true,
+        };
+        let moment = |wall, span, a, b| Moment {
+            wall,
+            work: span,
+            span,
+            procedures: vec![(known("A"), a), (known("B"), b)],
+        };
+        let series = vec![moment(10, 100, 90, 0), moment(20, 200, 110, 80), moment(30, 250, 50, 200)];
+        let path = CriticalPath { series, ..CriticalPath::default() };
+        let (a, b) = (known("A"), known("B"));
+        let interval = |until, grown, shares: [f64; 2], is_other| Interval {
+            until,
+            grown,
+            shares: shares.to_vec(),
+            is_other,
+        };
+        let all = [
+            interval(10, 100, [0.9, 0.0], false),
+            interval(20, 100, [0.2, 0.8], false),
+            interval(30, 250, [0.2, 0.8], true),
+        ];
+        assert_eq!(intervals(&path, &[&a, &b], 3), all);
+        assert_eq!(
+            intervals(&path, &[&b], 1),
+            [interval(30, 250, [0.8, 0.0], false)].map(|mut one| {
+                one.shares.pop();
+                one
+            })
+        );
+        assert_eq!(intervals(&CriticalPath::default(), &[&a], 3), []);
     }
 
     #[test]

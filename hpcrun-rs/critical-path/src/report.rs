@@ -1,7 +1,7 @@
 //! The result: the path, its length, and what they mean.
 
 use hpc_formats::address::CodeAddress;
-use hpc_formats::critical_path::{CriticalPath, Near, OnPath, Place, ProcedureName, Quality};
+use hpc_formats::critical_path::{CriticalPath, Moment, Near, OnPath, Place, ProcedureName, Quality};
 
 use crate::lock;
 use crate::path::Site;
@@ -91,6 +91,16 @@ impl Tracker {
                 zeroed_span: span - times.saving.min(span),
                 faster_span: span - times.saved_if_faster().min(span),
             }));
+            let savings = longest.0.sampled.savings().into_iter().flat_map(Savings::all);
+            let functions =
+                savings.map(|(f, times)| (ProcedureName::Function(CodeAddress(f), 0), times.on_path));
+            let marks = report.procedures.iter().map(|p| (p.name.clone(), p.on_path));
+            report.series = vec![Moment {
+                wall,
+                work: report.work,
+                span,
+                procedures: marks.chain(functions).filter(|(_, time)| *time > span / 100).collect(),
+            }];
             let on_path = longest.0.sampled.on_path();
             let on_path = on_path.iter().map(self::on_path);
             report.on_path = on_path.collect();

@@ -244,6 +244,7 @@ fn assemble_one(job: &Job, parts: &BTreeMap<usize, (u32, CriticalPath)>) -> Opti
     join_starts(&mut joined.starts);
     // A rank does not know what the others do at the same time.
     joined.levels.clear();
+    joined.series.clear();
     for process in &job.order {
         let (rank, part) = parts.get(process)?;
         let at = next.entry(*process).or_default();

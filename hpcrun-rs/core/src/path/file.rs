@@ -8,7 +8,7 @@ use crate::memory;
 use crate::sandbox::allows_files;
 use crate::system;
 use crate::unwind::loadmap::{self, Snapshot};
-use critical_path::Site;
+use critical_path::{Report, Site};
 use hpc_formats::address::{CodeAddress, ModuleId};
 use hpc_formats::critical_path::{self as format, ProcedureName};
 use hpcrun_abi::{SITE_CONTEXT, SITE_REMOTE, SITE_SOURCE};
@@ -29,7 +29,7 @@ pub fn write(complete: bool) {
     };
     // Another thread may be writing.
     let writer = system::within(1000, || path.writer.try_lock().ok());
-    let written = writer.map(|_writer| replace(image, &encode(path, image, complete)));
+    let written = writer.map(|mut series| replace(image, &encode(path, &mut series, image, complete)));
     if let Some(Err(error)) = written {
         warn(&error);
     }
@@ -64,7 +64,30 @@ fn warn(error: &io::Error) {
     }
 }
 
-fn encode(path: &Path, image: &Image, complete: bool) -> Vec<u8> {
+/// Moments that are kept; more are thinned out.
+const MOST_MOMENTS: usize = 256;
+
+/// The moment of a report becomes one of the series.
+fn add_moment(series: &mut Vec<format::Moment>, report: &mut Report, name: impl Fn(&mut ProcedureName)) {
+    for mut moment in report.series.drain(..) {
+        moment.procedures.iter_mut().for_each(|(procedure, _)| name(procedure));
+        if series.len() >= MOST_MOMENTS {
+            let mut number = 0;
+            series.retain(|_| {
+                number += 1;
+                number % 2 == 0
+            });
+        }
+        series.push(moment);
+    }
+    report.series.clone_from(series);
+}
+
+fn encode(path: &Path, series: &mut (u32, Vec<format::Moment>), image: &Image, complete: bool) -> Vec<u8> {
+    let session = path.tracker.session();
+    if series.0 != session {
+        *series = (session, Vec::new());
+    }
     let mut report = path.tracker.report();
     if let Some(job) = path.job.get() {
         report.rank = Some(rank(path, job));
@@ -80,6 +103,15 @@ fn encode(path: &Path, image: &Image, complete: bool) -> Vec<u8> {
         p.name = name.unwrap_or_else(|| p.name.clone());
         is_known
     });
+    match path.in_job {
+        // A rank does not know how the path through all of them grows.
+        true => report.series.clear(),
+        false => add_moment(&mut series.1, &mut report, |name| {
+            if let ProcedureName::Function(number, _) = name {
+                *name = names.get(&number.0).cloned().unwrap_or_else(|| name.clone());
+            }
+        }),
+    }
     let exports = report.rank.iter().flat_map(format::Rank::segments);
     let segments = report.segments.iter().chain(exports);
     let named = segments.filter_map(|s| s.thread);

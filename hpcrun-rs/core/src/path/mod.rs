@@ -32,7 +32,7 @@ pub(crate) use contexts::ThreadSamples;
 use contexts::{Captured, Contexts};
 pub use critical_path::table::Tracked as OwnThread;
 use critical_path::{Lost, Settings, Site, Thread, ThreadClock, Trace, Tracker};
-use hpc_formats::critical_path::SPAWNS;
+use hpc_formats::critical_path::{Moment, SPAWNS};
 use objects::Objects;
 use std::cell::UnsafeCell;
 use std::ptr;
@@ -47,8 +47,8 @@ struct Path {
     names: functions::Names,
     /// Of each thread: its number here, and its ordinal in the process.
     threads: Mutex<Vec<(u32, u32)>>,
-    /// Whoever has it writes the file.
-    writer: Mutex<()>,
+    /// Whoever has it writes the file, which has the path at these moments of a session.
+    writer: Mutex<(u32, Vec<Moment>)>,
     captured: Captured,
     halted_by: AtomicU8,
     /// The process is started by a launcher of jobs: it may join one.

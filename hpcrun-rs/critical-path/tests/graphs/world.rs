@@ -225,6 +225,11 @@ impl World {
                 let is_in = |other: usize| Exact.functions(other as u32).contains(function);
                 let expected = dag.longest_without(is_in, false).length;
                 let name = ProcedureName::Function(CodeAddress(function.0), 0);
+                let records = (0..self.names.borrow().len()).filter(|record| is_in(*record));
+                let time = records.map(|record| dag.on_path(path, record)).sum::<u64>();
+                let known = report.series[0].procedures.iter().find(|(known, _)| *known == name);
+                let time = Some(time).filter(|time| *time > report.span / 100);
+                assert_eq!(known.map(|(_, time)| *time), time, "{function:?} at the moment");
                 let known = report.procedures.iter().find(|known| known.name == name);
                 let spans = known.map(|known| (known.zeroed_span, known.faster_span));
                 let faster = dag.longest_if_faster(is_in, SAVED);
