@@ -2,14 +2,14 @@
 //! installed, and must have exactly the amounts of the JSON views, path by path.
 
 use crate::support::program::*;
-use crate::support::readers::{self, Paths, Place, Pprof, Profiles};
+use crate::support::readers::{self, Paths, Place, Pprof};
 use crate::support::*;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const FORMATS: [&str; 5] = ["folded", "flamegraph", "speedscope", "pprof", "firefox"];
+const FORMATS: [&str; 3] = ["folded", "flamegraph", "pprof"];
 const PERIOD: i64 = PERIOD_NS as i64;
 
 /// The bytes of an export.
@@ -39,13 +39,6 @@ fn as_frames(paths: &Paths) -> Paths {
     paths.iter().map(|(p, amount)| (path(p), *amount)).collect()
 }
 
-/// All that has amounts.
-fn filled(profiles: &Profiles) -> Profiles {
-    let mut filled = profiles.clone();
-    filled.retain(|_, paths| !paths.is_empty());
-    filled
-}
-
 /// Compares all formats with the JSON view; returns how many amounts were compared.
 fn compare(run: &Run, database: &Path, options: &[&str]) -> usize {
     let json = view(database, "top-down", options);
@@ -69,14 +62,8 @@ fn compare(run: &Run, database: &Path, options: &[&str]) -> usize {
             assert_eq!(svg, as_frames(paths), "flamegraph {metric} {options:?}");
         }
     }
-    let speedscope = readers::speedscope(&export_text(database, "speedscope", options));
-    let what = format!("speedscope {options:?}");
-    assert_eq!(filled(&speedscope), filled(&expected), "{what}");
     let pprof = Pprof::read(&export(database, "pprof", options).expect("pprof"));
     assert_eq!(pprof.profiles(), expected, "pprof {options:?}");
-    let firefox = readers::firefox(&export_text(database, "firefox", options));
-    let firefox = readers::firefox_profiles(&firefox);
-    assert_eq!(filled(&firefox), filled(&expected), "firefox {options:?}");
     expected.values().map(BTreeMap::len).sum()
 }
 
@@ -154,11 +141,6 @@ fn frames_have_the_lines_of_their_calls() {
     assert_eq!(pprof.text(pprof.message.default_sample_type), "work");
     let times = (pprof.message.period, pprof.message.duration);
     assert_eq!(times, (PERIOD, 2_500_000_000));
-
-    let firefox = readers::firefox(&export_text(&database, "firefox", &[]));
-    let samples = firefox["work"].iter();
-    let of_task = samples.filter(|(frames, _)| *frames == task_places());
-    assert_eq!(of_task.map(|(_, weight)| weight).sum::<i64>(), 160 * PERIOD);
 }
 
 #[test]
@@ -183,8 +165,6 @@ fn lines_are_frames_on_request() {
     path.push("main.rs:41".to_owned());
     let folded = readers::folded(&export_text(&database, "folded", &["--lines"]));
     assert_eq!(folded[&path[..]], 160 * PERIOD);
-    let speedscope = readers::speedscope(&export_text(&database, "speedscope", &["--lines"]));
-    assert_eq!(speedscope["work"][&path[..]], 160 * PERIOD);
 }
 
 /// Names that some reader could take for something else, and what they are to be in every format.
@@ -229,12 +209,8 @@ fn names_are_text_whatever_they_contain() {
     let names: Vec<String> = HOSTILE.iter().map(|(_, shown)| (*shown).to_owned()).collect();
     let path = |n: usize| names[..n].to_vec();
     let expected: Paths = (1..=names.len()).map(|n| (path(n), PERIOD)).collect();
-    let speedscope = readers::speedscope(&export_text(&database, "speedscope", &[]));
-    assert_eq!(speedscope["work"], expected);
     let pprof = Pprof::read(&export(&database, "pprof", &[]).expect("pprof"));
     assert_eq!(pprof.profiles()["work"], expected);
-    let firefox = readers::firefox(&export_text(&database, "firefox", &[]));
-    assert_eq!(readers::firefox_profiles(&firefox)["work"], expected);
 
     // In folded stacks a frame's end and a number at the end are the format's own.
     let frame = |name: &String| as_frame(name).replace("thread 42", "thread\u{a0}42");
@@ -316,12 +292,10 @@ fn what_does_not_fit_together_is_one_line_with_the_remedy() {
         assert_eq!(line.lines().count(), 1, "{line}");
         line
     };
-    for format in ["speedscope", "pprof", "firefox"] {
-        for options in [["--metric", "work"], ["--threshold", "1"]] {
-            let line = error(format, &options);
-            has(&line, options[0]);
-            has(&line, "leave");
-        }
+    for options in [["--metric", "work"], ["--threshold", "1"]] {
+        let line = error("pprof", &options);
+        has(&line, options[0]);
+        has(&line, "leave");
     }
     has(&error("folded", &["--metric", "speed"]), "it has: effort, work, idleness");
     let quiet = crate::support::database(&run_of(|thread, entry| thread.sample(entry, 1, 0.0)));

@@ -197,7 +197,7 @@ fn torture(test: &str, workers: usize, seed: u64, milliseconds: u64) -> u64 {
 fn random_trees_are_right_and_so_are_their_contexts() {
     let _cores = exclusive_cores();
     let mut stolen_panics = 0;
-    let milliseconds = if is_long() { 1200 } else { 600 };
+    let milliseconds = if is_long() { 1200 } else { 400 };
     for (workers, seed) in WORKERS.into_iter().zip(1..) {
         stolen_panics += torture("torture", workers, seed, milliseconds);
     }

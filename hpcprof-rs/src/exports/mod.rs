@@ -2,13 +2,11 @@
 //! writes one. A format is a file with a function `write` and its rows here; [`stacks`] has what all of them
 //! read. A file is written while the contexts are walked, so there is no second copy of them in memory.
 
-mod firefox;
 pub mod flamegraph;
 mod folded;
 mod parquet;
 mod perfetto;
 mod pprof;
-mod speedscope;
 pub mod stacks;
 pub(crate) mod target;
 
@@ -30,12 +28,8 @@ pub enum Format {
     Folded,
     /// A flame graph of one metric (SVG), for any browser
     Flamegraph,
-    /// For speedscope.app: one profile for each metric
-    Speedscope,
-    /// For `go tool pprof` and its relatives: one sample type for each metric
+    /// For `go tool pprof`, speedscope.app and others: one sample type for each metric
     Pprof,
-    /// For profiler.firefox.com: one track for each metric
-    Firefox,
     /// For ui.perfetto.dev, of a run with --trace: what each thread did when, and how many worked where
     Perfetto,
     /// One table of all contexts, for DuckDB, ClickHouse, pandas: two columns for each metric
@@ -50,7 +44,7 @@ impl Format {
 
     /// Whether a frame has the line that it is at. Elsewhere lines are frames, on request.
     fn has_lines_of_frames(self) -> bool {
-        matches!(self, Format::Pprof | Format::Firefox)
+        self == Format::Pprof
     }
 }
 
@@ -137,17 +131,10 @@ pub fn export(catalogue: &Catalogue, request: &Request, out: &mut dyn Write) -> 
     target::write(&request.output, out, |out| match format {
         Format::Folded => folded::write(&stacks, selection, out),
         Format::Flamegraph => flamegraph::write(&stacks, selection, out),
-        Format::Speedscope => speedscope::write(&stacks, out),
         Format::Pprof => pprof::write(&stacks, out),
-        Format::Firefox => firefox::write(&stacks, out),
         Format::Parquet => parquet::write(&stacks, out),
         Format::Perfetto => unreachable!("it has no stacks, and was written above"),
     })
-}
-
-/// A JSON string.
-fn json(text: &str) -> String {
-    serde_json::Value::from(text).to_string()
 }
 
 /// The program that made a file.

@@ -23,7 +23,7 @@ pub struct FoldOptions {
     /// Call paths of the user's program, or of the machine
     #[arg(long, value_enum, default_value_t = Projection::Logical)]
     pub projection: Projection,
-    /// Show source lines; pprof and firefox have the line of each frame in any case
+    /// Show source lines; pprof has the line of each frame in any case
     #[arg(long)]
     pub lines: bool,
     /// Show inlined code of the standard library and the system
