@@ -34,8 +34,8 @@ pub fn process(index: usize, input: &ProcessInput, experiment: &mut Experiment, 
     if let Some(first) = headers().find(is_slow) {
         let n = headers().filter(is_slow).count();
         warnings.add(format!(
-            "threads of process {} have fewer samples than asked for ({n}, first `{}`): each took more than a \
-             twentieth of the time between two (deep stacks); they are weighted, so totals are right",
+            "threads of process {} have fewer samples than asked for ({n}, first `{}`): each took more than \
+             a twentieth of the time between two (deep stacks); they are weighted, so totals are right",
             start.pid, first.name
         ));
     }
