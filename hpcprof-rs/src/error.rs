@@ -104,3 +104,9 @@ pub fn one_line(text: &str) -> String {
     let plain = |c| if steers(c) { ' ' } else { c };
     text.chars().map(plain).collect()
 }
+
+/// The same in XML.
+pub fn xml(text: &str) -> String {
+    let text = one_line(text).replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+    text.replace('"', "&quot;")
+}

@@ -1,7 +1,7 @@
 //! Prints the answers to conditions: text, JSON (FORMATS.md), annotations of GitHub's, and JUnit's XML.
 
 use crate::checks::answer::{Answer, CHANCE, Outcome};
-use crate::error::one_line;
+use crate::error::{one_line, xml};
 use crate::metrics::unit::Unit;
 use serde_json::{Value, json};
 use std::io::{self, Write};
@@ -80,7 +80,7 @@ fn junit(answers: &[Answer], out: &mut impl Write) -> io::Result<()> {
         r#"<testsuite name="hpcprof-rs check" tests="{tests}" failures="{failures}" skipped="{skipped}">"#
     )?;
     for of in answers {
-        let (name, text) = (escaped(&one_line(&of.condition)), escaped(&line(of)));
+        let (name, text) = (xml(&of.condition), xml(&line(of)));
         let inner = match of.outcome {
             Outcome::Holds => format!("<system-out>{text}</system-out>"),
             Outcome::Withheld => format!(r#"<skipped message="{text}"/>"#),
@@ -89,9 +89,4 @@ fn junit(answers: &[Answer], out: &mut impl Write) -> io::Result<()> {
         writeln!(out, r#"  <testcase classname="hpcprof-rs.check" name="{name}">{inner}</testcase>"#)?;
     }
     writeln!(out, "</testsuite>")
-}
-
-fn escaped(text: &str) -> String {
-    let text = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
-    text.replace('"', "&quot;")
 }

@@ -1,5 +1,6 @@
 //! Draws a sweep as SVG: for each number of workers a bar of a run's core seconds, by what they went into.
 
+use crate::error::xml;
 use crate::render::numbers::seconds;
 use crate::sweep::Step;
 use crate::sweep::print::Sweep;
@@ -32,7 +33,7 @@ impl Sweep<'_> {
              font-size=\"12\">\n<text x=\"10\" y=\"24\" font-size=\"16\">{}: core seconds of a run</text>",
             LEFT + WIDTH + 90.0,
             bottom + 30,
-            escaped(&self.program())
+            xml(&self.program())
         )?;
         for (row, step) in self.steps.iter().enumerate() {
             let (y, of) = (45 + HEIGHT * row, &step.losses);
@@ -66,8 +67,4 @@ impl Sweep<'_> {
         }
         writeln!(out, "</svg>")
     }
-}
-
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;")
 }
