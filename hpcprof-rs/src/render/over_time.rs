@@ -29,9 +29,14 @@ pub fn text(view: &PathView<'_>, style: Style, out: &mut dyn Write) -> io::Resul
     let columns: Vec<(&String, usize)> = fixed.chain(letters.iter().map(|letter| (letter, 7))).collect();
     let mut table = Table::begin(out, style, &columns, "share of what the path has grown by")?;
     for Interval { until, grown, shares, is_other } in &intervals {
+        let mark = match (is_other, grown, shares.iter().sum::<f64>() > 0.0) {
+            (true, ..) => "another path: its whole length",
+            (_, 0, _) => "threads told nothing: none ended or met another",
+            (_, _, false) => "by what is not known: threads tell it later",
+            _ => "",
+        };
         let shares = shares.iter().map(|share| format!("{:.0} %", share * 100.0));
         let cells = [wall.number(*until), scale.number(*grown)].into_iter().chain(shares);
-        let mark = if *is_other { "another path: its whole length" } else { "" };
         table.row(cells, |_| mark.to_owned())?;
     }
     writeln!(out)?;
