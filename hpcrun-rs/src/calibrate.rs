@@ -23,7 +23,7 @@ pub(crate) const COMMAND: &str = "calibrate";
 /// Other load makes it too high.
 #[derive(Debug, Parser)]
 #[command(name = "hpcrun-rs calibrate")]
-struct Options {
+pub(crate) struct Options {
     /// File to write [default: hpcrun-rs/start-up/HOST.tsv in $XDG_CACHE_HOME or ~/.cache]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,

@@ -34,11 +34,16 @@ pub use output::display;
 
 use job::Job;
 
-use clap::Parser;
+use clap::{CommandFactory as _, Parser};
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode, ExitStatus};
+
+/// The options of `hpcrun-rs` and of the commands behind it, with their explanations.
+pub fn options() -> [clap::Command; 3] {
+    [cli::Options::command(), calibrate::Options::command(), sweep::Options::command()]
+}
 
 /// The `hpcrun-rs` command. The first argument is its name.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {

@@ -35,7 +35,7 @@ const VARIABLES: [&str; 7] = [
 /// standard error.
 #[derive(Debug, Parser)]
 #[command(name = "hpcrun-rs sweep")]
-struct Options {
+pub(crate) struct Options {
     /// Numbers of workers; each is compared with the fewest
     #[arg(long, value_name = "N,N…", value_delimiter = ',', required = true,
           value_parser = clap::value_parser!(u32).range(1..=4096))]

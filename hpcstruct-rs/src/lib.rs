@@ -18,6 +18,7 @@
 //! | `loops` | the place of each loop among the scopes, and its source line |
 //! | `structure` | the whole [`Structure`] |
 //! | `output` | other formats: text, a table of inlined procedures |
+//! | [`command`] | the command line |
 //!
 //! Invariants: bad input is a typed error or a note, never a panic; the result does not depend on
 //! the number of threads.
@@ -29,6 +30,7 @@ mod base;
 pub mod cache;
 pub mod code;
 mod code_map;
+pub mod command;
 mod dwarf;
 mod input;
 pub mod known;

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// For each of our crates, those of ours that it may depend on (tests and build scripts aside).
-const CRATES: [(&str, &[&str]); 18] = [
+const CRATES: [(&str, &[&str]); 19] = [
     ("hpcrun-abi", &[]),
     ("critical-path", &["hpcrun-abi", "hpc-formats"]),
     ("hpcrun-api", &["hpcrun-abi"]),
@@ -28,6 +28,7 @@ const CRATES: [(&str, &[&str]); 18] = [
     ("hpcrun-fixtures", &["work-stealing-actors", "work-stealing-rt", "hpcrun-api"]),
     ("hpcrun-tests", &["hpc-formats", "hpcstruct-rs"]),
     ("xtask", &[]),
+    ("manuals", &["hpcrun-rs", "hpcprof-rs", "hpcstruct-rs", "cargo-hpcrun"]),
 ];
 
 /// The rooms of `hpcrun-core` on the way of a sample: each uses only those before it.

@@ -6,7 +6,7 @@ use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const TOOLS: [&str; 4] = ["hpcrun-rs", "cargo-hpcrun", "hpcprof-rs", "hpcstruct-rs"];
+pub(crate) const TOOLS: [&str; 4] = ["hpcrun-rs", "cargo-hpcrun", "hpcprof-rs", "hpcstruct-rs"];
 
 #[derive(Args)]
 pub(crate) struct Options {
@@ -18,18 +18,11 @@ pub(crate) struct Options {
 pub(crate) fn run(options: &Options) -> Result<(), String> {
     let folder = root(options)?.join("bin");
     build::create(&folder)?;
-    let target = target()?;
-    build::run(
-        build::cargo()
-            .current_dir(workspace())
-            .env("CARGO_TARGET_DIR", &target)
-            .args(["build", "--profile", "tools", "--locked"])
-            .args(TOOLS.map(|tool| ["-p", tool]).concat()),
-    )?;
+    let built = built(&TOOLS)?;
     for tool in TOOLS {
         let to = folder.join(tool);
         let verb = if to.exists() { "replaced" } else { "installed" };
-        put(&target.join("tools").join(tool), &to).map_err(|e| format!("{}: {e}", to.display()))?;
+        put(&built.join(tool), &to).map_err(|e| format!("{}: {e}", to.display()))?;
         println!("{verb} {}", to.display());
     }
     let path = env::var_os("PATH").unwrap_or_default();
@@ -37,6 +30,19 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
         println!("add {} to PATH to run them", folder.display());
     }
     Ok(())
+}
+
+/// Builds packages as users get them; returns the folder with their programs.
+pub(crate) fn built(packages: &[&str]) -> Result<PathBuf, String> {
+    let target = target()?;
+    build::run(
+        build::cargo()
+            .current_dir(workspace())
+            .env("CARGO_TARGET_DIR", &target)
+            .args(["build", "--profile", "tools", "--locked"])
+            .args(packages.iter().flat_map(|package| ["-p", package])),
+    )?;
+    Ok(target.join("tools"))
 }
 
 /// As cargo finds it, configuration files aside.

@@ -2,6 +2,7 @@
 //!
 //! * `demo` ([`demo`]): from a clean clone to the views of the case study.
 //! * `compare-runtimes` ([`compare_runtimes`]): our runtime beside others, without a profiler.
+//! * `dist` ([`dist`]): an archive of the tools for machines without Rust.
 //! * `fuzz-seeds` ([`fuzz_seeds`]): real files for the fuzz targets to begin with.
 //! * `install` ([`install`]): the tools, built once, into cargo's folder of programs.
 //! * `nightly` ([`nightly`]): every check, and the long tests.
@@ -14,6 +15,7 @@
 mod build;
 mod compare_runtimes;
 mod demo;
+mod dist;
 mod fuzz_seeds;
 mod install;
 mod nightly;
@@ -39,6 +41,8 @@ enum Task {
     Demo(demo::Options),
     /// Build the four tools and install them
     Install(install::Options),
+    /// Put the tools, their man pages and completions into an archive with a checksum
+    Dist(dist::Options),
     /// Measure what profiling costs and print a Markdown table
     Overhead(overhead::Options),
     /// Write real files for the fuzz targets to begin with
@@ -57,6 +61,7 @@ fn main() -> ExitCode {
     let result = match Command::parse().task {
         Task::Demo(options) => demo::run(&options),
         Task::Install(options) => install::run(&options),
+        Task::Dist(options) => dist::run(&options),
         Task::Overhead(options) => overhead::run(&options),
         Task::FuzzSeeds => fuzz_seeds::run(),
         Task::RayonTests(options) => rayon_tests::run(&options),

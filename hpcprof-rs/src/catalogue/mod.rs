@@ -116,7 +116,7 @@ impl Catalogue {
             let problem = format!("database version {version} is not readable by this version ({readable})");
             return Err(Error::input(path, problem, REBUILD));
         }
-        // One transaction for all queries, and pages without a copy: SQLite locks the file once, not each time.
+        // One transaction, so that SQLite locks the file once, and pages without a copy.
         connection.execute_batch("PRAGMA mmap_size = 0x40000000; BEGIN").map_err(damaged)?;
         Self::read(path, connection).map_err(damaged)
     }
