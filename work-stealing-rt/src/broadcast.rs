@@ -64,7 +64,7 @@ where
     R: Send,
 {
     let location = Location::caller();
-    global::with_pool(|pool| broadcast_at(pool, op, location))
+    global::with_pool(|pool| broadcast_in(pool, op, location))
 }
 
 /// Calls `op` later on every worker of the calling thread's pool, or of the global pool.
@@ -76,20 +76,11 @@ where
     OP: Fn(BroadcastContext<'_>) + Send + Sync + 'static,
 {
     let location = Location::caller();
-    global::with_pool(|pool| spawn_broadcast_at(pool, op, location));
+    global::with_pool(|pool| spawn_broadcast_in(pool, op, location));
 }
 
 /// [`broadcast`] in the given pool.
-#[track_caller]
-pub(crate) fn broadcast_in<OP, R>(pool: &Pool, op: OP) -> Vec<R>
-where
-    OP: Fn(BroadcastContext<'_>) -> R + Sync,
-    R: Send,
-{
-    broadcast_at(pool, op, Location::caller())
-}
-
-fn broadcast_at<OP, R>(pool: &Pool, op: OP, location: &'static Location<'static>) -> Vec<R>
+pub(crate) fn broadcast_in<OP, R>(pool: &Pool, op: OP, location: &'static Location<'static>) -> Vec<R>
 where
     OP: Fn(BroadcastContext<'_>) -> R + Sync,
     R: Send,
@@ -116,15 +107,7 @@ where
 }
 
 /// [`spawn_broadcast`] in the given pool.
-#[track_caller]
-pub(crate) fn spawn_broadcast_in<OP>(pool: &Pool, op: OP)
-where
-    OP: Fn(BroadcastContext<'_>) + Send + Sync + 'static,
-{
-    spawn_broadcast_at(pool, op, Location::caller());
-}
-
-fn spawn_broadcast_at<OP>(pool: &Pool, op: OP, location: &'static Location<'static>)
+pub(crate) fn spawn_broadcast_in<OP>(pool: &Pool, op: OP, location: &'static Location<'static>)
 where
     OP: Fn(BroadcastContext<'_>) + Send + Sync + 'static,
 {

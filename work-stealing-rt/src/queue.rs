@@ -23,25 +23,25 @@ mod model {
     use super::Steal;
     use crate::primitives::{AtomicUsize, Ordering};
 
-    /// A queue from which a task is taken in two steps: the right to one, then the task itself.
-    struct Queue<T> {
+    /// See [`crossbeam_deque::Injector`]. A task is taken in two steps: the right to one, then the task itself.
+    pub(crate) struct Injector<T> {
         /// Tasks to which nobody has the right. All that others can know of the queue.
         free: AtomicUsize,
         /// At least as many tasks. Never waited for under loom, which switches at its own atomics only.
         tasks: Mutex<VecDeque<T>>,
     }
 
-    impl<T> Queue<T> {
-        fn new() -> Self {
-            Queue { free: AtomicUsize::new(0), tasks: Mutex::new(VecDeque::new()) }
+    impl<T> Injector<T> {
+        pub(crate) fn new() -> Self {
+            Injector { free: AtomicUsize::new(0), tasks: Mutex::new(VecDeque::new()) }
         }
 
-        fn push(&self, task: T) {
+        pub(crate) fn push(&self, task: T) {
             self.tasks.lock().expect("nothing panics").push_back(task);
             self.free.fetch_add(1, Ordering::Release);
         }
 
-        fn is_empty(&self) -> bool {
+        pub(crate) fn is_empty(&self) -> bool {
             self.free.load(Ordering::Relaxed) == 0
         }
 
@@ -56,49 +56,31 @@ mod model {
             None
         }
 
-        fn steal(&self) -> Steal<T> {
+        pub(crate) fn steal(&self) -> Steal<T> {
             self.take(VecDeque::pop_front).map_or(Steal::Empty, Steal::Success)
         }
     }
 
-    /// See [`crossbeam_deque::Injector`].
-    pub(crate) struct Injector<T>(Queue<T>);
-
-    impl<T> Injector<T> {
-        pub(crate) fn new() -> Self {
-            Injector(Queue::new())
-        }
-
-        pub(crate) fn push(&self, task: T) {
-            self.0.push(task);
-        }
-
-        pub(crate) fn is_empty(&self) -> bool {
-            self.0.is_empty()
-        }
-
-        pub(crate) fn steal(&self) -> Steal<T> {
-            self.0.steal()
-        }
-    }
+    /// See [`crossbeam_deque::Stealer`].
+    pub(crate) type Stealer<T> = Arc<Injector<T>>;
 
     /// See [`crossbeam_deque::Worker`].
     pub(crate) struct Worker<T> {
-        queue: Arc<Queue<T>>,
+        queue: Stealer<T>,
         next: fn(&mut VecDeque<T>) -> Option<T>,
     }
 
     impl<T> Worker<T> {
         pub(crate) fn new_fifo() -> Self {
-            Worker { queue: Arc::new(Queue::new()), next: VecDeque::pop_front }
+            Worker { queue: Arc::new(Injector::new()), next: VecDeque::pop_front }
         }
 
         pub(crate) fn new_lifo() -> Self {
-            Worker { queue: Arc::new(Queue::new()), next: VecDeque::pop_back }
+            Worker { queue: Arc::new(Injector::new()), next: VecDeque::pop_back }
         }
 
         pub(crate) fn stealer(&self) -> Stealer<T> {
-            Stealer(Arc::clone(&self.queue))
+            Arc::clone(&self.queue)
         }
 
         pub(crate) fn push(&self, task: T) {
@@ -111,19 +93,6 @@ mod model {
 
         pub(crate) fn is_empty(&self) -> bool {
             self.queue.is_empty()
-        }
-    }
-
-    /// See [`crossbeam_deque::Stealer`].
-    pub(crate) struct Stealer<T>(Arc<Queue<T>>);
-
-    impl<T> Stealer<T> {
-        pub(crate) fn steal(&self) -> Steal<T> {
-            self.0.steal()
-        }
-
-        pub(crate) fn is_empty(&self) -> bool {
-            self.0.is_empty()
         }
     }
 }

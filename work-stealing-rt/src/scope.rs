@@ -67,7 +67,7 @@ where
     R: Send,
 {
     let location = Location::caller();
-    global::on_worker(|worker| Scope::at(worker.pool(), location).run(op))
+    global::on_worker(|worker| Scope::new(worker.pool(), location).run(op))
 }
 
 /// As [`scope()`], but a worker that runs tasks it has spawned itself begins with the oldest.
@@ -78,7 +78,7 @@ where
     R: Send,
 {
     let location = Location::caller();
-    global::on_worker(|worker| ScopeFifo::at(worker.pool(), location).run(op))
+    global::on_worker(|worker| ScopeFifo::new(worker.pool(), location).run(op))
 }
 
 /// As [`scope()`], but `op` runs in the calling thread, whether that is a worker or not; the tasks
@@ -89,7 +89,7 @@ where
     OP: FnOnce(&Scope<'scope>) -> R,
 {
     let location = Location::caller();
-    global::with_pool(|pool| Scope::at(pool, location).run(op))
+    global::with_pool(|pool| Scope::new(pool, location).run(op))
 }
 
 /// As [`in_place_scope`], with the order of [`scope_fifo()`].
@@ -99,17 +99,12 @@ where
     OP: FnOnce(&ScopeFifo<'scope>) -> R,
 {
     let location = Location::caller();
-    global::with_pool(|pool| ScopeFifo::at(pool, location).run(op))
+    global::with_pool(|pool| ScopeFifo::new(pool, location).run(op))
 }
 
 impl<'scope> Scope<'scope> {
     /// A scope whose tasks run in `pool`, which outlives it.
-    #[track_caller]
-    pub(crate) fn new(pool: &Pool) -> Self {
-        Self::at(pool, Location::caller())
-    }
-
-    fn at(pool: &Pool, location: &'static Location<'static>) -> Self {
+    pub(crate) fn new(pool: &Pool, location: &'static Location<'static>) -> Self {
         Scope { base: ScopeBase::new(pool, location), marker: PhantomData }
     }
 
@@ -142,12 +137,7 @@ impl<'scope> Scope<'scope> {
 
 impl<'scope> ScopeFifo<'scope> {
     /// As [`Scope::new`].
-    #[track_caller]
-    pub(crate) fn new(pool: &Pool) -> Self {
-        Self::at(pool, Location::caller())
-    }
-
-    fn at(pool: &Pool, location: &'static Location<'static>) -> Self {
+    pub(crate) fn new(pool: &Pool, location: &'static Location<'static>) -> Self {
         ScopeFifo {
             base: ScopeBase::new(pool, location),
             fifos: pool.workers().iter().map(|_| Fifo::new()).collect(),

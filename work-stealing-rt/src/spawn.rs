@@ -26,7 +26,7 @@ where
     F: FnOnce() + Send + 'static,
 {
     let location = Location::caller();
-    global::with_pool(|pool| offer(pool, task(pool, func, location)));
+    global::with_pool(|pool| spawn_in(pool, func, location));
 }
 
 /// As [`spawn`], but a worker begins with the oldest of the tasks that it has spawned this way.
@@ -36,29 +36,25 @@ where
     F: FnOnce() + Send + 'static,
 {
     let location = Location::caller();
-    global::with_pool(|pool| offer_fifo(pool, task(pool, func, location)));
+    global::with_pool(|pool| spawn_fifo_in(pool, func, location));
 }
 
 /// [`spawn`] in the given pool.
-#[track_caller]
-pub(crate) fn spawn_in<F>(pool: &Pool, func: F)
+#[inline(always)]
+pub(crate) fn spawn_in<F>(pool: &Pool, func: F, location: &'static Location<'static>)
 where
     F: FnOnce() + Send + 'static,
 {
-    offer(pool, task(pool, func, Location::caller()));
+    offer(pool, task(pool, func, location));
 }
 
 /// [`spawn_fifo`] in the given pool.
-#[track_caller]
-pub(crate) fn spawn_fifo_in<F>(pool: &Pool, func: F)
+#[inline(always)]
+pub(crate) fn spawn_fifo_in<F>(pool: &Pool, func: F, location: &'static Location<'static>)
 where
     F: FnOnce() + Send + 'static,
 {
-    offer_fifo(pool, task(pool, func, Location::caller()));
-}
-
-fn offer_fifo(pool: &Pool, task: TaskRef) {
-    offer_in_order(pool, task, |worker| &worker.fifo);
+    offer_in_order(pool, task(pool, func, location), |worker| &worker.fifo);
 }
 
 #[inline(always)]

@@ -1,14 +1,4 @@
 //! `cargo xtask`: the repository's own commands.
-//!
-//! * `demo` ([`demo`]): from a clean clone to the views of the case study.
-//! * `compare-runtimes` ([`compare_runtimes`]): our runtime beside others, without a profiler.
-//! * `dist` ([`dist`]): an archive of the tools for machines without Rust.
-//! * `fuzz-seeds` ([`fuzz_seeds`]): real files for the fuzz targets to begin with.
-//! * `install` ([`install`]): the tools, built once, into cargo's folder of programs.
-//! * `nightly` ([`nightly`]): every check, and the long tests.
-//! * `overhead` ([`overhead`]): what profiling costs, against an unprofiled program.
-//! * `rayon-tests` ([`rayon_tests`]): rayon's own tests on our `rayon-core`.
-//! * `torture` ([`torture`]): the stress test of runtime and profiler.
 
 #![forbid(unsafe_code)]
 
@@ -16,14 +6,12 @@ mod build;
 mod compare_runtimes;
 mod demo;
 mod dist;
-mod fuzz_seeds;
 mod install;
-mod nightly;
+mod long_tests;
 mod overhead;
 mod rayon_core;
 mod rayon_tests;
 mod statistics;
-mod torture;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -52,9 +40,9 @@ enum Task {
     /// Compare our runtime with rayon, chili, TBB and OpenMP and print a Markdown table
     CompareRuntimes(compare_runtimes::Options),
     /// Run every check whatever has changed, all conditions, and the long tests
-    Nightly(nightly::Options),
+    Nightly(long_tests::Nightly),
     /// Random fork-join trees with panics in all places, profiled and judged
-    Torture(torture::Options),
+    Torture(long_tests::Torture),
 }
 
 fn main() -> ExitCode {
@@ -63,11 +51,11 @@ fn main() -> ExitCode {
         Task::Install(options) => install::run(&options),
         Task::Dist(options) => dist::run(&options),
         Task::Overhead(options) => overhead::run(&options),
-        Task::FuzzSeeds => fuzz_seeds::run(),
+        Task::FuzzSeeds => long_tests::fuzz_seeds(),
         Task::RayonTests(options) => rayon_tests::run(&options),
         Task::CompareRuntimes(options) => compare_runtimes::run(&options),
-        Task::Nightly(options) => nightly::run(&options),
-        Task::Torture(options) => torture::run(&options),
+        Task::Nightly(options) => long_tests::nightly(&options),
+        Task::Torture(options) => long_tests::torture(&options),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

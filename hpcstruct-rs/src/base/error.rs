@@ -9,22 +9,19 @@ use thiserror::Error;
 /// Why there is no structure.
 #[derive(Debug, Error)]
 #[non_exhaustive]
+#[allow(missing_docs)] // Of fields, whose names say what they are.
 pub enum StructError {
     /// The file could not be opened or read.
     #[error("cannot read {}: {error}", path.display())]
     Read {
-        /// Which file.
         path: PathBuf,
-        /// The system's answer.
         #[source]
         error: std::io::Error,
     },
     /// The file could not be written.
     #[error("cannot write {}: {error}: choose another place with -o", path.display())]
     Write {
-        /// Which file.
         path: PathBuf,
-        /// The system's answer.
         #[source]
         error: std::io::Error,
     },
@@ -39,23 +36,13 @@ pub enum StructError {
         "{} is a truncated or corrupt ELF file ({what}): build or copy it again",
         path.display()
     )]
-    BadElf {
-        /// Which file.
-        path: PathBuf,
-        /// What the ELF reader met first.
-        what: String,
-    },
+    BadElf { path: PathBuf, what: String },
     /// An ELF file that is no load module: an object file or a core dump.
     #[error(
         "{} is {kind}: give the executable or shared library that was linked from it",
         path.display()
     )]
-    NotLoadable {
-        /// Which file.
-        path: PathBuf,
-        /// What it is.
-        kind: &'static str,
-    },
+    NotLoadable { path: PathBuf, kind: &'static str },
     /// A module of the Linux kernel, whose code has no addresses before it is loaded.
     #[error(
         "{path} is a kernel module, whose code has no addresses yet: give it some, with ld \
@@ -68,14 +55,7 @@ pub enum StructError {
         "{}:{line}: {what}: a rule is 'procedure|module|file GLOB CATEGORY'",
         path.display()
     )]
-    Rules {
-        /// Which file.
-        path: PathBuf,
-        /// Line, from 1.
-        line: usize,
-        /// What is wrong with it.
-        what: &'static str,
-    },
+    Rules { path: PathBuf, line: usize, what: &'static str },
     /// The file was written to while it was read.
     #[error(
         "{} was written to while it was read: try again when it is complete",

@@ -1,5 +1,7 @@
 //! Every operation of the crate, in a given pool.
 
+use core::panic::Location;
+
 use super::thread_pool::ThreadPool;
 use crate::broadcast::{self, BroadcastContext};
 use crate::scope::{Scope, ScopeFifo};
@@ -13,7 +15,7 @@ impl ThreadPool {
         OP: Fn(BroadcastContext<'_>) -> R + Sync,
         R: Send,
     {
-        broadcast::broadcast_in(self.pool(), op)
+        broadcast::broadcast_in(self.pool(), op, Location::caller())
     }
 
     /// [`join`](crate::join) in this pool.
@@ -54,7 +56,7 @@ impl ThreadPool {
     where
         OP: FnOnce(&Scope<'scope>) -> R,
     {
-        Scope::new(self.pool()).run(op)
+        Scope::new(self.pool(), Location::caller()).run(op)
     }
 
     /// As [`in_place_scope`](Self::in_place_scope), with the order of
@@ -64,7 +66,7 @@ impl ThreadPool {
     where
         OP: FnOnce(&ScopeFifo<'scope>) -> R,
     {
-        ScopeFifo::new(self.pool()).run(op)
+        ScopeFifo::new(self.pool(), Location::caller()).run(op)
     }
 
     /// [`spawn`](crate::spawn()) in this pool.
@@ -73,7 +75,7 @@ impl ThreadPool {
     where
         OP: FnOnce() + Send + 'static,
     {
-        crate::spawn::spawn_in(self.pool(), op);
+        crate::spawn::spawn_in(self.pool(), op, Location::caller());
     }
 
     /// [`spawn_fifo`](crate::spawn_fifo()) in this pool.
@@ -82,7 +84,7 @@ impl ThreadPool {
     where
         OP: FnOnce() + Send + 'static,
     {
-        crate::spawn::spawn_fifo_in(self.pool(), op);
+        crate::spawn::spawn_fifo_in(self.pool(), op, Location::caller());
     }
 
     /// [`spawn_broadcast`](crate::spawn_broadcast()) in this pool.
@@ -91,7 +93,7 @@ impl ThreadPool {
     where
         OP: Fn(BroadcastContext<'_>) + Send + Sync + 'static,
     {
-        broadcast::spawn_broadcast_in(self.pool(), op);
+        broadcast::spawn_broadcast_in(self.pool(), op, Location::caller());
     }
 
     /// [`yield_now`](crate::yield_now()); `None` also on a worker of another pool.
