@@ -8,7 +8,7 @@
 
 use crate::build;
 use crate::rayon_core::{self, our_patch_table};
-use crate::statistics::{Estimate, estimate, median, paired};
+use crate::statistics::{Estimate, estimate, in_rounds, median, paired};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -194,16 +194,8 @@ fn candidates<'a>(kernel: &str, programs: &'a Programs) -> Vec<Candidate<'a>> {
 
 fn compare(kernel: &str, options: &Options, programs: &Programs) -> Result<(), String> {
     let candidates = candidates(kernel, programs);
-    let mut times = vec![Vec::new(); candidates.len()];
-    let mut order: Vec<usize> = (0..candidates.len()).collect();
-    for round in 0..options.rounds {
-        // None always follows the same other one.
-        fastrand::shuffle(&mut order);
-        for &index in &order {
-            times[index].push(once(kernel, &candidates[index], options.repetitions)?);
-        }
-        eprintln!("{kernel}: round {} of {}", round + 1, options.rounds);
-    }
+    let once = |index: usize| once(kernel, &candidates[index], options.repetitions);
+    let times = in_rounds(kernel, options.rounds, candidates.len(), once)?;
     let find = |name: &str, workers: usize| {
         let index = candidates.iter().position(|c| c.name == name && c.workers == workers)?;
         Some(&times[index])

@@ -14,6 +14,7 @@
 
 use crate::build;
 use crate::compare_runtimes;
+use crate::statistics::in_rounds;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
@@ -187,19 +188,9 @@ fn measure(
         ways.extend(setting.is_alone.then_some(Way::EmptyHandler(*rate)));
         ways.extend(others.iter().map(|way| way(*rate)));
     }
-    let mut rounds = Vec::new();
-    for round in 0..options.rounds {
-        let mut timings = Vec::new();
-        // Every other round runs backwards, so that no way always follows the same other one.
-        let order: Vec<Way> =
-            if round % 2 == 0 { ways.clone() } else { ways.iter().rev().copied().collect() };
-        for way in order {
-            timings.push((way, once(program, way, setting)?));
-        }
-        rounds.push(timings);
-        eprintln!("{}: round {} of {}", program.name, round + 1, options.rounds);
-    }
-    print_rows(program, &ways, &rounds, setting);
+    let once = |index: usize| once(program, ways[index], setting);
+    let timings = in_rounds(program.name, options.rounds, ways.len(), once)?;
+    print_rows(program, &ways, &timings, setting);
     let rates = options.rates.iter().filter(|_| setting.is_alone);
     for rate in rates {
         let (mean, median) = in_the_handler(program, *rate, setting)?;
@@ -301,10 +292,9 @@ fn inner_seconds(output: &str) -> Option<f64> {
     Some(times.iter().sum())
 }
 
-fn print_rows(program: &Program, ways: &[Way], rounds: &[Vec<(Way, Timing)>], setting: &Setting) {
-    let find =
-        |round: &[(Way, Timing)], way: Way| round.iter().find(|(w, _)| *w == way).map(|(_, timing)| *timing);
-    for way in ways {
+/// A row for each way, with its timings by round; the first way is the plain one.
+fn print_rows(program: &Program, ways: &[Way], timings: &[Vec<Timing>], setting: &Setting) {
+    for (way, timings_of_way) in ways.iter().zip(timings) {
         let (rate, name) = match way {
             Way::Plain => ("-".to_string(), "unprofiled, seconds"),
             Way::Profiled(which, rate) => (rate.to_string(), setting.profilers[*which].0.as_str()),
@@ -313,19 +303,13 @@ fn print_rows(program: &Program, ways: &[Way], rounds: &[Vec<(Way, Timing)>], se
             Way::Hpctoolkit(rate) => (rate.to_string(), "HPCToolkit's hpcrun"),
         };
         let column = |pick: fn(Timing) -> f64, operations: Option<f64>| {
-            let values: Vec<f64> = rounds
-                .iter()
-                .filter_map(|round| {
-                    let mine = pick(find(round, *way)?);
-                    let plain = pick(find(round, Way::Plain)?);
-                    Some(match operations {
-                        Some(count) => mine / count * 1e9,
-                        None if *way == Way::Plain => mine,
-                        None => mine / plain,
-                    })
-                })
-                .collect();
-            spread(values)
+            let rounds = timings_of_way.iter().zip(&timings[0]);
+            let value = |(mine, plain): (&Timing, &Timing)| match operations {
+                Some(count) => pick(*mine) / count * 1e9,
+                None if *way == Way::Plain => pick(*mine),
+                None => pick(*mine) / pick(*plain),
+            };
+            spread(rounds.map(value).collect())
         };
         println!(
             "| {} | {rate} | {name} | {} | {}{} |",

@@ -1,7 +1,27 @@
-//! Medians with confidence intervals.
+//! Runs in rounds, and medians with confidence intervals.
 //!
 //! One duty: say of a handful of noisy times what is known of their median. Nothing is assumed of
 //! their distribution.
+
+/// Runs each of `count` candidates once in each round, and returns what each of them gave. The order changes,
+/// so that none always follows the same other one.
+pub(crate) fn in_rounds<T: Clone>(
+    what: &str,
+    rounds: usize,
+    count: usize,
+    mut once: impl FnMut(usize) -> Result<T, String>,
+) -> Result<Vec<Vec<T>>, String> {
+    let mut given = vec![Vec::new(); count];
+    let mut order: Vec<usize> = (0..count).collect();
+    for round in 1..=rounds {
+        fastrand::shuffle(&mut order);
+        for &index in &order {
+            given[index].push(once(index)?);
+        }
+        eprintln!("{what}: round {round} of {rounds}");
+    }
+    Ok(given)
+}
 
 /// Resamples for an interval.
 const RESAMPLES: usize = 2000;
