@@ -213,9 +213,7 @@ fn analyse_in(path: &Path, data: &[u8], is_file: bool, options: &Options) -> Res
     let candidates = candidates.with_go(go.iter().flat_map(GoTable::functions));
     let mut symbols = candidates.choose(&image, &unwind.ranges);
     undescribed::bound(&image, &memory, &mut symbols, &mut unwind, threads);
-    let procedures = symbols.sorted.len();
-    let texts = debug.size_of_texts();
-    let classifier = Classifier::new(&path.to_string_lossy(), &options.rules, procedures, texts);
+    let classifier = Classifier::new(&path.to_string_lossy(), &options.rules);
     // Users do not rebuild the system's libraries.
     if classifier.module.origin != Some(Origin::System) && go.is_none() {
         notes.extend(what_is_missing(&debug, &symbols));

@@ -10,6 +10,20 @@ pub(crate) fn run<T: Send>(count: usize, threads: usize, job: impl Fn(usize) -> 
     run_with(count, threads, || (), |(), i| job(i))
 }
 
+/// As [`run`], for short jobs: a thread takes `chunk` of them at once.
+pub(crate) fn run_in_chunks<T: Send>(
+    count: usize,
+    chunk: usize,
+    threads: usize,
+    job: impl Fn(usize) -> T + Sync,
+) -> Vec<T> {
+    let jobs = |c: usize| c * chunk..((c + 1) * chunk).min(count);
+    run(count.div_ceil(chunk), threads, |c| jobs(c).map(&job).collect::<Vec<T>>())
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
 /// As [`run_with`]; jobs of much `weight` begin first, so that none of them is left over for the end.
 pub(crate) fn run_heaviest_first<S: Send, T: Send>(
     count: usize,

@@ -46,15 +46,6 @@ fn shard_of(hash: u64) -> usize {
 }
 
 impl<K: Hash + Eq, V: Clone> SharedMap<K, V> {
-    /// With room for about `keys` keys.
-    pub(crate) fn with_room(keys: usize) -> Self {
-        let map = SharedMap::default();
-        for shard in &map.shards {
-            *lock(shard) = HashTable::with_capacity(keys / SHARDS);
-        }
-        map
-    }
-
     /// The value of `key`, computed by `make` on the first request. `make` runs without the
     /// lock; of two threads that compute at once the first one's value stays.
     pub(crate) fn get_or<Q>(&self, key: &Q, make: impl FnOnce() -> V) -> V
@@ -105,24 +96,7 @@ impl Shard {
     }
 }
 
-/// Bytes of a usual string.
-const USUAL: usize = 96;
-
 impl Interner {
-    /// With room for about `strings` strings. Unused room costs no memory: it is never touched.
-    pub(crate) fn with_room(strings: usize) -> Interner {
-        let interner = Interner::default();
-        let each = strings / SHARDS;
-        for shard in &interner.shards {
-            let mut shard = lock(shard);
-            shard.numbers = HashTable::with_capacity(each);
-            shard.text.reserve(each.saturating_mul(USUAL));
-            shard.ends.reserve(each);
-            shard.hashes.reserve(each);
-        }
-        interner
-    }
-
     /// The id of `text`, new or known.
     pub(crate) fn id(&self, text: &str) -> StringId {
         let hash = self.hasher.hash_one(text);
@@ -231,15 +205,11 @@ impl Numbering {
         let shards = shards.map(|s| s.into_inner().unwrap_or_else(PoisonError::into_inner));
         let shards: Vec<Shard> = shards.collect();
         const CHUNK: usize = 1 << 12;
-        let chunks: Vec<&[StringId]> = order.chunks(CHUNK).collect();
-        let texts = parallel::run(chunks.len(), threads, |c| {
-            let text = |id: &StringId| {
-                let id = id.0 as usize;
-                shards[id % SHARDS].text((id / SHARDS) as u32).to_owned()
-            };
-            chunks[c].iter().map(text).collect::<Vec<_>>()
+        let texts = parallel::run_in_chunks(order.len(), CHUNK, threads, |n| {
+            let id = order[n].0 as usize;
+            shards[id % SHARDS].text((id / SHARDS) as u32).to_owned()
         });
-        Numbering { to, texts: texts.into_iter().flatten().collect() }
+        Numbering { to, texts }
     }
 
     /// The final number of a string that is used.

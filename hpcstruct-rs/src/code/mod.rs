@@ -312,15 +312,13 @@ impl Analysis<'_, '_> {
     /// What the procedures' names tell.
     fn known_by_name(&self) -> ByName {
         const CHUNK: usize = 1 << 10;
-        let chunks: Vec<_> = self.program.named.chunks(CHUNK).collect();
-        let found = parallel::run(chunks.len(), self.program.threads, |c| {
-            let known = chunks[c].iter().filter_map(|(address, name)| {
-                let never_returns = noreturn::known_never_to_return(name);
-                let never_throws = noreturn::never_throws(name);
-                let unit = (never_returns || never_throws).then(|| self.entered_at(*address));
-                Some((unit??, never_returns, never_throws))
-            });
-            known.collect::<Vec<_>>()
+        let named = &self.program.named;
+        let found = parallel::run_in_chunks(named.len(), CHUNK, self.program.threads, |n| {
+            let (address, name) = named[n];
+            let never_returns = noreturn::known_never_to_return(name);
+            let never_throws = noreturn::never_throws(name);
+            let unit = (never_returns || never_throws).then(|| self.entered_at(address));
+            Some((unit??, never_returns, never_throws))
         });
         let mut by_name = ByName {
             never_return: vec![false; self.units.len()],

@@ -41,11 +41,8 @@ pub(super) fn fill<'f>(
         keep
     });
     let free = free_of(&code_map.code_ranges);
-    let chunks = name_symbols(inputs, &free, &loose);
-    let named = || chunks.iter().flatten();
-    let count = named().flatten().count();
-    code_map.procedures.reserve(count);
-    let cold = named().flatten().filter(|n| n.is_cold_part);
+    let named = name_symbols(inputs, &free, &loose);
+    let cold = named.iter().flatten().filter(|n| n.is_cold_part);
     let asked = cold.map(Named::linkage).chain([inputs.classifier.strings.id(STUBS)]);
     let by_linkage = by_linkage(&code_map.procedures, asked);
     let mut filler = Filler {
@@ -56,12 +53,12 @@ pub(super) fn fill<'f>(
         loose,
         free,
         added: Vec::new(),
-        fresh: Vec::with_capacity(count),
+        fresh: Vec::new(),
         free_from: 0,
     };
     // Cold parts come second: they belong to the procedure of their stem.
     for cold in [false, true] {
-        for (symbol, info) in inputs.symbols.sorted.iter().zip(named()) {
+        for (symbol, info) in inputs.symbols.sorted.iter().zip(&named) {
             let Some(named) = info.as_ref().filter(|n| n.is_cold_part == cold) else {
                 continue;
             };
@@ -134,7 +131,7 @@ impl Named {
 
 /// Names the wanted symbols that reach into free code, on all threads: most of the work for a module
 /// without debug information. The result has the order of the symbols.
-fn name_symbols(inputs: &Inputs<'_, '_>, free: &[Range<u64>], loose: &[Piece]) -> Vec<Vec<Option<Named>>> {
+fn name_symbols(inputs: &Inputs<'_, '_>, free: &[Range<u64>], loose: &[Piece]) -> Vec<Option<Named>> {
     let symbols = &inputs.symbols.sorted;
     let name = |i: usize| {
         let symbol = symbols.get(i)?;
@@ -151,11 +148,7 @@ fn name_symbols(inputs: &Inputs<'_, '_>, free: &[Range<u64>], loose: &[Piece]) -
             info: function_info::of_symbol(inputs.classifier, whole, file_at(inputs, loose, symbol.start)),
         })
     };
-    parallel::run(symbols.len().div_ceil(CHUNK), inputs.threads, |chunk| {
-        let first = chunk * CHUNK;
-        let end = (first + CHUNK).min(symbols.len());
-        (first..end).map(name).collect()
-    })
+    parallel::run_in_chunks(symbols.len(), CHUNK, inputs.threads, name)
 }
 
 /// The file of the line at an address.

@@ -269,12 +269,6 @@ impl<'d> Debug<'d> {
         self.places.get(unit as usize).map_or(unit, |p| p.lines)
     }
 
-    /// Bytes of the module's own table of strings.
-    pub(crate) fn size_of_texts(&self) -> usize {
-        let dwarf = self.own_dwarf();
-        dwarf.map_or(0, |d| d.debug_str.reader().slice().len())
-    }
-
     pub(crate) fn is_empty(&self) -> bool {
         self.units.is_empty()
     }

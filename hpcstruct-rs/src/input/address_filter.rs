@@ -2,51 +2,36 @@
 
 use std::ops::Range;
 
+/// Procedures that hold one of these addresses, sorted; `None`: every procedure.
 #[derive(Clone, Debug)]
-pub(crate) enum AddressFilter {
-    /// Every procedure.
-    All,
-    /// Procedures that hold one of these addresses; sorted.
-    Addresses(Vec<u64>),
-}
+pub(crate) struct AddressFilter(Option<Vec<u64>>);
 
 impl AddressFilter {
     /// From a list in any order; `None` is all.
     pub(crate) fn new(addresses: Option<&[u64]>) -> AddressFilter {
-        match addresses {
-            None => AddressFilter::All,
-            Some(list) => {
-                let mut list = list.to_vec();
-                list.sort_unstable();
-                list.dedup();
-                AddressFilter::Addresses(list)
-            }
+        let mut addresses = addresses.map(<[u64]>::to_vec);
+        if let Some(list) = &mut addresses {
+            list.sort_unstable();
+            list.dedup();
         }
+        AddressFilter(addresses)
     }
 
     /// Whether any wanted address lies in `range`.
     pub(crate) fn hits(&self, range: &Range<u64>) -> bool {
-        match self {
-            AddressFilter::All => true,
-            AddressFilter::Addresses(list) => {
-                list.get(list.partition_point(|a| *a < range.start)).is_some_and(|a| *a < range.end)
-            }
-        }
+        self.is_all() || !self.addresses_in(range).is_empty()
     }
 
     /// The wanted addresses in `range`; none when all are wanted.
     pub(crate) fn addresses_in(&self, range: &Range<u64>) -> &[u64] {
-        let AddressFilter::Addresses(list) = self else {
-            return &[];
-        };
-        let first = list.partition_point(|a| *a < range.start);
-        let end = list.partition_point(|a| *a < range.end);
-        list.get(first..end).unwrap_or(&[])
+        let list = self.0.as_deref().unwrap_or(&[]);
+        let rest = &list[list.partition_point(|a| *a < range.start)..];
+        &rest[..rest.partition_point(|a| *a < range.end)]
     }
 
-    /// Whether this is [`AddressFilter::All`].
+    /// Whether every procedure is wanted.
     pub(crate) fn is_all(&self) -> bool {
-        matches!(self, AddressFilter::All)
+        self.0.is_none()
     }
 }
 

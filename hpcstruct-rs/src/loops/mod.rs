@@ -68,7 +68,7 @@ pub(crate) fn find(
     let mut wanted = Vec::with_capacity(code_map.procedures.len());
     let mut numbers = Vec::with_capacity(code_map.procedures.len());
     let mut left_out = 0;
-    for (number, layout) in layouts.into_iter().flatten().enumerate() {
+    for (number, layout) in layouts.into_iter().enumerate() {
         match layout {
             ToDecode::Code(layout) => {
                 wanted.push(layout);
@@ -123,7 +123,7 @@ fn layouts(
     by_procedure: &ByProcedure,
     stubs: &[Range<u64>],
     sources: &Sources<'_, '_>,
-) -> Vec<Vec<ToDecode>> {
+) -> Vec<ToDecode> {
     /// Procedures of one job.
     const CHUNK: usize = 1 << 12;
     let count = code_map.procedures.len();
@@ -135,10 +135,7 @@ fn layouts(
         let entry = entry_of(&ranges, sources.symbols);
         Layout::new(ranges, entry).map_or(ToDecode::TooLong, ToDecode::Code)
     };
-    parallel::run(count.div_ceil(CHUNK), sources.threads, |c| {
-        let end = ((c + 1) * CHUNK).min(count);
-        (c * CHUNK..end).map(layout).collect()
-    })
+    parallel::run_in_chunks(count, CHUNK, sources.threads, layout)
 }
 
 /// The loops of every procedure that a symbol or an unwind entry states.

@@ -124,13 +124,12 @@ pub(crate) struct Segment {
 
 impl Sources<'_, '_> {
     fn build(&self, procedures: Range<usize>, buffers: &mut Buffers) -> Part {
-        let (scopes, pieces) = self.expected(procedures.clone());
         let mut part = Part {
             first_procedure: procedures.start as u32,
             procedures: Vec::with_capacity(procedures.len()),
-            scopes: Vec::with_capacity(scopes),
+            scopes: Vec::new(),
             of_runtimes: Vec::new(),
-            pieces: Vec::with_capacity(pieces),
+            pieces: Vec::new(),
             segments: Vec::with_capacity(procedures.len()),
             strings: Vec::new(),
             tags: Vec::new(),
@@ -140,24 +139,6 @@ impl Sources<'_, '_> {
         }
         part.strings = buffers.uses.take();
         part
-    }
-
-    /// Estimates the scopes and pieces of the procedures, with those that loops add.
-    fn expected(&self, procedures: Range<usize>) -> (usize, usize) {
-        let (mut scopes, mut pieces) = (0, 0);
-        for number in procedures {
-            if let Some((p, f)) = self.code_map.procedures[number].function {
-                scopes += self.units[p as usize].functions[f as usize].scopes.len();
-            }
-            for code_range in self.by_procedure.of(number) {
-                pieces += self.code_map.code_ranges[*code_range as usize].code.len();
-            }
-            if let Some(loops) = self.found.of(number) {
-                scopes += loops.loops.len();
-                pieces += loops.regions.len();
-            }
-        }
-        (scopes + scopes / 2, pieces + pieces / 4)
     }
 
     fn add(&self, number: usize, part: &mut Part, buffers: &mut Buffers) {

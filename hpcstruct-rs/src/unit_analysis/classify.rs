@@ -123,21 +123,14 @@ fn changed(path: &Path) -> Option<SystemTime> {
 }
 
 impl<'a> Classifier<'a> {
-    /// For the load module at `path`; `procedures` and `texts`, the bytes of its debug strings, are
-    /// estimates that reserve room.
-    pub(crate) fn new(path: &str, rules: &'a Rules, procedures: usize, texts: usize) -> Self {
-        /// Bytes of strings for each linkage name among them.
-        const EACH: usize = 256;
-        /// Linkage names for each stem.
-        const COPIES: usize = 2;
-        // Readable and linkage names, and as many of inlined procedures or loops.
-        let strings = procedures.saturating_mul(3);
+    /// For the load module at `path`.
+    pub(crate) fn new(path: &str, rules: &'a Rules) -> Self {
         let mut facts = Classifier {
             rules,
-            strings: Interner::with_room(strings),
+            strings: Interner::default(),
             module: ModuleFacts::default(),
-            by_stem: SharedMap::with_room(texts / EACH / COPIES),
-            by_place: SharedMap::with_room(texts / EACH),
+            by_stem: SharedMap::default(),
+            by_place: SharedMap::default(),
             closures: SharedMap::default(),
             by_name: SharedMap::default(),
             files: SharedMap::default(),
@@ -334,7 +327,7 @@ mod tests {
     #[test]
     fn what_no_source_has_is_the_systems() {
         let rules = Rules::built_in();
-        let facts = Classifier::new("/opt/program", &rules, 0, 0);
+        let facts = Classifier::new("/opt/program", &rules);
         for name in ["_start", "frame_dummy", "[plt]", "__rust_try"] {
             assert_eq!(facts.symbol(name).origin, Origin::System, "{name}");
         }
