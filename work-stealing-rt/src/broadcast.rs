@@ -9,8 +9,8 @@ use core::panic::Location;
 use std::panic::resume_unwind;
 use std::sync::Arc;
 
-use crate::count_latch::CountLatch;
-use crate::job::{Event, HeapTask, Linked, StackTask};
+use crate::count_latch::{CountLatch, Counted};
+use crate::job::{HeapTask, StackTask};
 use crate::pool::global;
 use crate::profiler;
 use crate::sched::offer::post;
@@ -88,10 +88,8 @@ where
     let workers = pool.workers();
     let completion = CountLatch::new(workers.len());
     let run = |_migrated: bool| call(&op);
-    let tasks: Vec<_> = workers
-        .iter()
-        .map(|_| StackTask::new(&run, Linked::new(CountDown(&completion), Some(location))))
-        .collect();
+    let tasks: Vec<_> =
+        workers.iter().map(|_| StackTask::new(&run, Counted::new(&completion, Some(location)))).collect();
     for (worker, task) in workers.iter().zip(&tasks) {
         post(worker, task.record());
     }
@@ -127,14 +125,4 @@ pub(crate) fn call<R>(op: &impl Fn(BroadcastContext<'_>) -> R) -> R {
     Worker::with_current(|worker| {
         op(BroadcastContext { worker: worker.expect("tasks run on workers"), marker: PhantomData })
     })
-}
-
-/// The end of one of the tasks that a [`CountLatch`] counts.
-struct CountDown<'a>(&'a CountLatch);
-
-impl Event for CountDown<'_> {
-    unsafe fn happen(this: *const Self) {
-        // SAFETY: valid until the waiter is woken, which `decrement` does last.
-        unsafe { CountLatch::decrement((*this).0) }
-    }
 }

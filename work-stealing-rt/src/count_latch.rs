@@ -3,11 +3,15 @@
 //! One duty: count tasks, and wake the one thread that waits for all of them. A worker runs other tasks while
 //! it waits; any other thread blocks.
 
+use core::panic::Location;
+use std::thread;
+
+use crate::job::{Event, StackTask};
 use crate::latch::{Latch, ThreadLatch};
 use crate::primitives::{AtomicUsize, Ordering};
 use crate::sched::in_task::wait_in_task;
 use crate::sync::announce::announce;
-use crate::track;
+use crate::track::{self, link::Link};
 use crate::worker::Worker;
 
 /// Set when the last of the counted tasks has ended.
@@ -91,6 +95,50 @@ impl CountLatch {
                 // SAFETY: the calling thread's own worker.
                 wait_in_task(unsafe { &**worker }, latch);
             }
+        }
+    }
+}
+
+/// The end of a task that a [`CountLatch`] counts, and the critical path along it.
+pub(crate) struct Counted<'a> {
+    latch: &'a CountLatch,
+    link: Link,
+}
+
+impl<'a> Counted<'a> {
+    /// As for [`Link::new`].
+    pub(crate) fn new(latch: &'a CountLatch, location: Option<&'static Location<'static>>) -> Self {
+        Counted { latch, link: Link::new(location) }
+    }
+}
+
+impl Event for Counted<'_> {
+    #[inline(always)]
+    fn link(&self) -> Option<&Link> {
+        Some(&self.link)
+    }
+
+    #[inline(always)]
+    unsafe fn happen(this: *const Self) {
+        // SAFETY: valid until the waiter is woken, which `decrement` does last.
+        unsafe { CountLatch::decrement((*this).latch) }
+    }
+}
+
+impl<F, R> StackTask<F, R, Counted<'_>>
+where
+    F: FnOnce(bool) -> R + Send,
+    R: Send,
+{
+    /// As `take_outcome`, for the strand that has made the task and waited for it.
+    ///
+    /// # Safety
+    /// As for `take_outcome`; and the calling thread has made the task.
+    pub(crate) unsafe fn join_outcome(&self) -> thread::Result<R> {
+        // SAFETY: passed on.
+        unsafe {
+            self.event.link.join();
+            self.take_outcome()
         }
     }
 }

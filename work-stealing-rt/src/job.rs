@@ -64,32 +64,6 @@ impl Event for InSlot {
     unsafe fn happen(_: *const Self) {}
 }
 
-/// An event that is not a deque's slot, and the critical path along it.
-pub(crate) struct Linked<E> {
-    pub(crate) event: E,
-    link: Link,
-}
-
-impl<E> Linked<E> {
-    /// As for [`Link::new`].
-    pub(crate) fn new(event: E, location: Option<&'static Location<'static>>) -> Self {
-        Linked { event, link: Link::new(location) }
-    }
-}
-
-impl<E: Event> Event for Linked<E> {
-    #[inline(always)]
-    fn link(&self) -> Option<&Link> {
-        Some(&self.link)
-    }
-
-    #[inline(always)]
-    unsafe fn happen(this: *const Self) {
-        // SAFETY: passed on.
-        unsafe { E::happen(&raw const (*this).event) }
-    }
-}
-
 /// A task in the frame of a spawner that outlives it.
 #[repr(C)]
 pub(crate) struct StackTask<F, R, E> {
@@ -185,25 +159,6 @@ where
     unsafe extern "C" fn finish(header: *const TaskHeader) {
         // SAFETY: the task is live until its event happens; only raw pointers are passed on.
         unsafe { E::happen(&raw const (*header.cast::<Self>()).event) }
-    }
-}
-
-impl<F, R, E> StackTask<F, R, Linked<E>>
-where
-    F: FnOnce(bool) -> R + Send,
-    R: Send,
-    E: Event,
-{
-    /// As `take_outcome`, for the strand that has made the task and waited for it.
-    ///
-    /// # Safety
-    /// As for `take_outcome`; and the calling thread has made the task.
-    pub(crate) unsafe fn join_outcome(&self) -> thread::Result<R> {
-        // SAFETY: passed on.
-        unsafe {
-            self.event.link.join();
-            self.take_outcome()
-        }
     }
 }
 
