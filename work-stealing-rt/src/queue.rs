@@ -23,7 +23,7 @@ mod model {
     use super::Steal;
     use crate::primitives::{AtomicUsize, Ordering};
 
-    /// See [`crossbeam_deque::Injector`]. A task is taken in two steps: the right to one, then the task itself.
+    /// See [`crossbeam_deque::Injector`]. A task is taken in two steps: the right to one, then it itself.
     pub(crate) struct Injector<T> {
         /// Tasks to which nobody has the right. All that others can know of the queue.
         free: AtomicUsize,
