@@ -8,6 +8,7 @@ use hpc_formats::message;
 use hpc_formats::profile::LOCK_WAIT;
 use nix::sys::signal::Signal;
 use std::ffi::OsString;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -160,43 +161,34 @@ impl std::str::FromStr for Tracking {
 /// The cost of an edge. Twice that of all edges that a run can have is a number, still.
 fn nanoseconds(time: &str) -> Result<u64, String> {
     let units = [("ns", 1), ("us", 1000), ("ms", 1_000_000)];
-    let cost = units.iter().find_map(|(unit, factor)| {
-        let number = time.strip_suffix(unit)?.parse::<u64>().ok()?;
-        number.checked_mul(*factor).filter(|cost| (1..=1_000_000_000).contains(cost))
-    });
-    cost.ok_or_else(|| "expected `edges:` and a time up to 1000ms, such as 800ns or 10us".to_owned())
+    let wanted = "expected `edges:` and a time up to 1000ms, such as 800ns or 10us";
+    amount(time, &units, 1..=1_000_000_000, wanted)
 }
 
 /// Bytes of a trace.
 fn trace_size(text: &str) -> Result<u64, String> {
-    let (number, unit) = match text.strip_suffix(['K', 'M', 'G']) {
-        Some(number) => (number, &text[number.len()..]),
-        None => (text, ""),
-    };
-    let factor = match unit {
-        "" => 1,
-        "K" => 1 << 10,
-        "M" => 1 << 20,
-        _ => 1 << 30,
-    };
-    let size = number.parse::<u64>().ok().and_then(|number| number.checked_mul(factor));
-    let size = size.filter(|size| (64 << 10..=16 << 30).contains(size));
-    size.ok_or_else(|| "expected a size from 64K to 16G, such as 64M".to_owned())
+    let units = [("", 1), ("K", 1 << 10), ("M", 1 << 20), ("G", 1 << 30)];
+    amount(text, &units, 64 << 10..=16 << 30, "expected a size from 64K to 16G, such as 64M")
 }
 
 fn seconds(time: &str) -> Result<u32, String> {
-    let whole = || {
-        let (at, unit) = time.char_indices().next_back()?;
-        let factor = match unit {
-            's' => 1,
-            'm' => 60,
-            'h' => 3600,
-            _ => return None,
-        };
-        let number = time.get(..at)?.parse::<u32>().ok()?;
-        number.checked_mul(factor).filter(|seconds| *seconds > 0)
-    };
-    whole().ok_or_else(|| "expected `every:` and a time such as 10s, 5m or 1h".to_owned())
+    let units = [("s", 1), ("m", 60), ("h", 3600)];
+    let wanted = "expected `every:` and a time such as 10s, 5m or 1h";
+    amount(time, &units, 1..=u64::from(u32::MAX), wanted).map(|seconds| seconds as u32)
+}
+
+/// A number with one of these units, in a range; the error says what is `wanted`.
+fn amount(
+    text: &str,
+    units: &[(&str, u64)],
+    range: RangeInclusive<u64>,
+    wanted: &str,
+) -> Result<u64, String> {
+    let amount = units.iter().find_map(|(unit, factor)| {
+        let number = text.strip_suffix(unit)?.parse::<u64>().ok()?;
+        number.checked_mul(*factor).filter(|amount| range.contains(amount))
+    });
+    amount.ok_or_else(|| wanted.to_owned())
 }
 
 /// What is measured.

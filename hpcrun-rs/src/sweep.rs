@@ -9,14 +9,13 @@ use hpc_formats::message;
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
 use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
 /// The first argument that asks for this. A program of that name runs as `hpcrun-rs -- sweep`.
 pub(crate) const COMMAND: &str = "sweep";
 /// What stands for the number of workers in an argument.
-const PLACE: &[u8] = b"{workers}";
+const PLACE: &str = "{workers}";
 /// What tells libraries how many workers to start.
 const VARIABLES: [&str; 7] = [
     "RAYON_NUM_THREADS",
@@ -144,36 +143,19 @@ fn measure_on(workers: u32, directory: &Path, options: &Options) -> Result<(), F
 
 /// A word with the number of workers in it, and whether it asks for that.
 fn replaced(word: &OsStr, number: &str) -> (OsString, bool) {
-    let mut rest = word.as_bytes();
-    let mut out = Vec::with_capacity(rest.len());
-    while !rest.is_empty() {
-        match rest.strip_prefix(PLACE) {
-            Some(after) => {
-                out.extend(number.bytes());
-                rest = after;
-            }
-            None => {
-                out.push(rest[0]);
-                rest = &rest[1..];
-            }
-        }
+    match word.to_str().filter(|text| text.contains(PLACE)) {
+        Some(text) => (text.replace(PLACE, number).into(), true),
+        None => (word.to_owned(), false),
     }
-    (OsString::from_vec(out.clone()), out != word.as_bytes())
 }
 
 /// So many of some cores, if there are more.
 fn first_of(own: &CpuSet, workers: u32) -> Option<CpuSet> {
-    let cores = (0..CpuSet::count()).filter(|core| own.is_set(*core) == Ok(true));
-    let mut few = CpuSet::new();
-    let mut left = workers;
-    for core in cores {
-        if left == 0 {
-            return Some(few);
-        }
-        few.set(core).ok()?;
-        left -= 1;
-    }
-    None
+    let cores: Vec<usize> = (0..CpuSet::count()).filter(|core| own.is_set(*core) == Ok(true)).collect();
+    let (few, [_, ..]) = cores.split_at_checked(workers as usize)? else { return None };
+    let mut set = CpuSet::new();
+    few.iter().try_for_each(|core| set.set(*core)).ok()?;
+    Some(set)
 }
 
 #[cfg(test)]

@@ -67,7 +67,7 @@ pub(crate) fn build(
     let built = built.map_err(|e| Failure::own(format!("cargo's messages: {e}")))?;
     let program = built.as_ref().and_then(|(program, _)| program.clone());
     let program = program.ok_or_else(|| {
-        Failure::own(format!("cargo built no program for --{} {}", project.kind.name(), project.program))
+        Failure::own(format!("cargo built no program for --{} {}", project.kind, project.program))
     })?;
     let mut libraries = built.map(|(_, libraries)| libraries).unwrap_or_default();
     let folder = program.parent().unwrap_or(Path::new("/"));
@@ -99,7 +99,7 @@ fn target_folder(project: &Project, is_patched: bool) -> PathBuf {
 }
 
 fn command(project: &Project, options: &Build, target: &Path, is_quiet: bool) -> Command {
-    let profile = match (&options.profile, project.kind) {
+    let profile = match (&options.profile, &project.kind) {
         (Some(name), _) => name.as_str(),
         (None, Kind::Bench) => "bench",
         (None, _) => "release",
@@ -110,7 +110,7 @@ fn command(project: &Project, options: &Build, target: &Path, is_quiet: bool) ->
         .args(["--profile", profile])
         .arg("--manifest-path")
         .arg(&project.package.manifest_path)
-        .arg(format!("--{}", project.kind.name()))
+        .arg(format!("--{}", project.kind))
         .arg(&project.program)
         .args(options.common())
         .args(options.of_build())
@@ -149,7 +149,7 @@ fn read(
         match message? {
             Message::CompilerArtifact(artifact) => {
                 let is_meant = artifact.package_id == project.package.id
-                    && project.kind.is_of(&artifact.target)
+                    && artifact.target.kind.contains(&project.kind)
                     && artifact.target.name == project.program;
                 if let Some(path) = artifact.executable.filter(|_| is_meant) {
                     program = Some(path.into_std_path_buf());

@@ -7,53 +7,13 @@
 use crate::cli::{Build, Choice};
 use crate::replacement::{self, Replacement};
 use crate::toolchain::cargo;
+pub(crate) use cargo_metadata::TargetKind as Kind;
 use cargo_metadata::semver::Version;
-use cargo_metadata::{DependencyKind, Metadata, MetadataCommand, Package, PackageId, Target, TargetKind};
+use cargo_metadata::{DependencyKind, Metadata, MetadataCommand, Package, PackageId};
 use hpcrun_rs::Failure;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-
-/// The kinds of programs that cargo builds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// `--bin`
-    Bin,
-    /// `--example`
-    Example,
-    /// `--bench`
-    Bench,
-    /// `--test`
-    Test,
-}
-
-impl Kind {
-    /// As cargo's option says it.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Kind::Bin => "bin",
-            Kind::Example => "example",
-            Kind::Bench => "bench",
-            Kind::Test => "test",
-        }
-    }
-
-    /// Whether a target of cargo's is of this kind.
-    pub(crate) fn is_of(self, target: &Target) -> bool {
-        let kind = match self {
-            Kind::Bin => TargetKind::Bin,
-            Kind::Example => TargetKind::Example,
-            Kind::Bench => TargetKind::Bench,
-            Kind::Test => TargetKind::Test,
-        };
-        target.kind.contains(&kind)
-    }
-
-    /// Whether the package's development dependencies are linked.
-    fn has_dev_dependencies(self) -> bool {
-        self != Kind::Bin
-    }
-}
 
 /// A package that can be replaced, among a program's dependencies.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,7 +50,7 @@ pub(crate) fn inspect(choice: &Choice, build: &Build, host: &str) -> Result<Proj
     let candidates = candidates(&metadata, choice.package.as_deref(), &manifest)?;
     let (package, kind, program) = choose(&candidates, choice, &metadata.workspace_packages())?;
     let locked = |replacement| match &metadata.resolve {
-        Some(_) => Ok(linked(&metadata, &package.id, kind, replacement)),
+        Some(_) => Ok(linked(&metadata, &package.id, &kind, replacement)),
         None => lock_file(&metadata).map(|lock| locked(&lock, replacement)),
     };
     let [rayon, channel, tokio] = replacement::ALL.each_ref().map(locked);
@@ -235,7 +195,7 @@ fn choose<'a>(
             return named(candidates, kind, name);
         }
     }
-    let all = programs(candidates, Kind::Bin);
+    let all = programs(candidates, &Kind::Bin);
     let mut defaults = candidates.iter().filter_map(|p| Some((*p, p.default_run.clone()?)));
     match (all.as_slice(), defaults.next(), defaults.next()) {
         ([(package, name)], ..) => Ok((package, Kind::Bin, (*name).to_owned())),
@@ -252,10 +212,10 @@ fn choose<'a>(
 fn no_program(candidates: &[&Package], members: &[&Package]) -> Failure {
     let mut choices = Vec::new();
     for kind in [Kind::Example, Kind::Bench, Kind::Test] {
-        let found = programs(candidates, kind).into_iter();
-        choices.extend(found.map(|(_, name)| format!("--{} {name}", kind.name())));
+        let found = programs(candidates, &kind).into_iter();
+        choices.extend(found.map(|(_, name)| format!("--{kind} {name}")));
     }
-    let packages = programs(members, Kind::Bin).into_iter();
+    let packages = programs(members, &Kind::Bin).into_iter();
     let mut packages: Vec<String> = packages.map(|(p, _)| format!("-p {}", p.name)).collect();
     packages.dedup();
     choices.extend(packages);
@@ -269,9 +229,9 @@ fn no_program(candidates: &[&Package], members: &[&Package]) -> Failure {
 }
 
 /// Programs of a kind: package and name.
-fn programs<'a>(candidates: &[&'a Package], kind: Kind) -> Vec<(&'a Package, &'a str)> {
+fn programs<'a>(candidates: &[&'a Package], kind: &Kind) -> Vec<(&'a Package, &'a str)> {
     let of = |p: &'a Package| {
-        let mine = p.targets.iter().filter(move |t| kind.is_of(t));
+        let mine = p.targets.iter().filter(|t| t.kind.contains(kind));
         mine.map(move |t| (p, t.name.as_str()))
     };
     candidates.iter().copied().flat_map(of).collect()
@@ -282,17 +242,17 @@ fn named<'a>(
     kind: Kind,
     name: &str,
 ) -> Result<(&'a Package, Kind, String), Failure> {
-    let all = programs(candidates, kind);
+    let all = programs(candidates, &kind);
     let found: Vec<&(&Package, &str)> = all.iter().filter(|(_, n)| *n == name).collect();
     match found.as_slice() {
         [(package, _)] => Ok((package, kind, name.to_owned())),
         [] => {
             let names: Vec<&str> = all.iter().map(|(_, n)| *n).collect();
-            Err(Failure::own(format!("--{} {name}: no such target; there is {}", kind.name(), list(&names))))
+            Err(Failure::own(format!("--{kind} {name}: no such target; there is {}", list(&names))))
         }
         many => {
             let names: Vec<&str> = many.iter().map(|(p, _)| p.name.as_str()).collect();
-            Err(Failure::own(format!("--{} {name} is in {}; choose with -p", kind.name(), list(&names))))
+            Err(Failure::own(format!("--{kind} {name} is in {}; choose with -p", list(&names))))
         }
     }
 }
@@ -312,7 +272,7 @@ fn list(names: &[&str]) -> String {
 }
 
 /// The version of a package that a program links, by the graph of dependencies.
-fn linked(metadata: &Metadata, package: &PackageId, kind: Kind, replacement: &Replacement) -> Locked {
+fn linked(metadata: &Metadata, package: &PackageId, kind: &Kind, replacement: &Replacement) -> Locked {
     let Some(resolve) = &metadata.resolve else {
         return Locked::Absent;
     };
@@ -334,7 +294,7 @@ fn linked(metadata: &Metadata, package: &PackageId, kind: Kind, replacement: &Re
         for dependency in &node.deps {
             let is_linked = dependency.dep_kinds.iter().any(|d| match d.kind {
                 DependencyKind::Normal => true,
-                DependencyKind::Development => id == package && kind.has_dev_dependencies(),
+                DependencyKind::Development => id == package && *kind != Kind::Bin,
                 _ => false,
             });
             if is_linked {

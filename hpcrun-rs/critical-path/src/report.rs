@@ -7,7 +7,7 @@ use crate::lock;
 use crate::path::Site;
 use crate::remote::key_of;
 use crate::sampled::Context;
-use crate::savings::Savings;
+use crate::savings::{Savings, Times};
 use crate::tracker::{EXACT, GRAINS, LOST, Lost, PROCEDURES, RESYNCS, Tracker, WOKEN, WORK};
 
 /// A critical path, as it was tracked. Functions follow the procedures that were marked.
@@ -23,21 +23,19 @@ impl Tracker {
         let names = self.names();
         self.with_longest(|longest| {
             let span = longest.map_or(0, |strand| strand.0.length);
-            let times = |name| longest.map(|strand| strand.0.marks.get(key_of(name)));
-            let mut procedures: Vec<ProcedureTimes> = names
-                .iter()
-                .enumerate()
-                .map(|(number, (name, _))| {
-                    let times = times(name).unwrap_or_default();
-                    ProcedureTimes {
-                        name: ProcedureName::Mark(name.to_string()),
-                        work: sums.get(PROCEDURES + number),
-                        on_path: times.on_path,
-                        zeroed_span: span - times.saving.min(span),
-                        faster_span: span - times.saved_if_faster().min(span),
-                    }
-                })
-                .collect();
+            let procedure = |name, work, on_path, times: Times| ProcedureTimes {
+                name,
+                work,
+                on_path,
+                zeroed_span: span - times.saving.min(span),
+                faster_span: span - times.saved_if_faster().min(span),
+            };
+            let of_mark = |(number, (name, _)): (usize, &(Box<str>, u32))| {
+                let times = longest.map(|strand| strand.0.marks.get(key_of(name))).unwrap_or_default();
+                let work = sums.get(PROCEDURES + number);
+                procedure(ProcedureName::Mark(name.to_string()), work, times.on_path, times)
+            };
+            let mut procedures: Vec<ProcedureTimes> = names.iter().enumerate().map(of_mark).collect();
             procedures.sort_by(|a, b| {
                 let by_gain = a.zeroed_span.cmp(&b.zeroed_span);
                 let by_name = || a.name.to_string().cmp(&b.name.to_string());
@@ -82,18 +80,11 @@ impl Tracker {
             report.near = near.collect();
             report.starts = lock(&self.starts).all();
             report.count_beside(self.settings.near_least);
-            let savings = longest.0.sampled.savings().into_iter().flat_map(Savings::all);
+            let savings = || longest.0.sampled.savings().into_iter().flat_map(Savings::all);
+            let name = |function| ProcedureName::Function(CodeAddress(function), 0);
             // Views know a function's own work and its time on the path by its contexts.
-            report.procedures.extend(savings.map(|(function, times)| ProcedureTimes {
-                name: ProcedureName::Function(CodeAddress(function), 0),
-                work: 0,
-                on_path: 0,
-                zeroed_span: span - times.saving.min(span),
-                faster_span: span - times.saved_if_faster().min(span),
-            }));
-            let savings = longest.0.sampled.savings().into_iter().flat_map(Savings::all);
-            let functions =
-                savings.map(|(f, times)| (ProcedureName::Function(CodeAddress(f), 0), times.on_path));
+            report.procedures.extend(savings().map(|(f, times)| procedure(name(f), 0, 0, times)));
+            let functions = savings().map(|(f, times)| (name(f), times.on_path));
             let marks = report.procedures.iter().map(|p| (p.name.clone(), p.on_path));
             report.series = vec![Moment {
                 wall,
@@ -101,9 +92,7 @@ impl Tracker {
                 span,
                 procedures: marks.chain(functions).filter(|(_, time)| *time > span / 100).collect(),
             }];
-            let on_path = longest.0.sampled.on_path();
-            let on_path = on_path.iter().map(self::on_path);
-            report.on_path = on_path.collect();
+            report.on_path = longest.0.sampled.on_path().iter().map(on_path).collect();
             report
         })
     }

@@ -64,16 +64,9 @@ impl Lost {
 
     /// The name in reports.
     pub fn name(self) -> &'static str {
-        match self {
-            Lost::Untracked => "untracked",
-            Lost::OtherSession => "other-session",
-            Lost::Unknown => "unknown",
-            Lost::Procedure => "procedure",
-            Lost::Sample => "sample",
-            Lost::Synchronous => "synchronous",
-            Lost::Wait => "wait",
-            Lost::Room => "room",
-        }
+        let names =
+            ["untracked", "other-session", "unknown", "procedure", "room", "sample", "synchronous", "wait"];
+        names[self as usize]
     }
 }
 

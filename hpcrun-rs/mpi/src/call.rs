@@ -1,7 +1,7 @@
 //! One call of a hook: its arguments, in C or Fortran, and whom it tells.
 
 use crate::job::{self, Job};
-use crate::library::{Status, Statuses, at, library};
+use crate::library::{Kind, Status, Statuses, at, library};
 use hpcrun_abi::{
     CALL_NESTED, Entered, LOST_UNKNOWN, MESSAGES_SYMBOL, MessageTable, Messages, RemoteStrand, host,
 };
@@ -65,43 +65,23 @@ impl Call<'_> {
         unsafe { *ptr::with_exposed_provenance::<c_int>(self.word(index)).add(at) }
     }
 
-    /// A communicator among them.
+    /// A handle among them.
     #[inline]
-    pub(crate) fn comm(&self, index: usize) -> usize {
+    pub(crate) fn handle(&self, kind: Kind, index: usize) -> usize {
         match self.fortran {
             false => library().handle(self.word(index)),
-            true => library().comm_of(self.int(index)),
+            true => self.handle_at(kind, index, 0),
         }
     }
 
-    /// The communicator at an address among them.
-    pub(crate) fn comm_at(&self, index: usize) -> usize {
-        match self.fortran {
-            false => self.handle_at(index, 0),
-            true => self.comm(index),
-        }
-    }
-
-    /// A request of the array at an address among them.
+    /// A handle of the array at an address among them.
     #[inline]
-    pub(crate) fn request_at(&self, index: usize, at: usize) -> usize {
+    pub(crate) fn handle_at(&self, kind: Kind, index: usize, at: usize) -> usize {
         match self.fortran {
-            false => self.handle_at(index, at),
-            true => library().request_of(self.int_at(index, at)),
+            // SAFETY: an array of handles that has it (the invariant).
+            false => unsafe { library().handle_at(self.word(index), at) },
+            true => library().handle_of(kind, self.int_at(index, at)),
         }
-    }
-
-    /// A request among them.
-    pub(crate) fn request(&self, index: usize) -> usize {
-        match self.fortran {
-            false => library().handle(self.word(index)),
-            true => self.request_at(index, 0),
-        }
-    }
-
-    fn handle_at(&self, index: usize, at: usize) -> usize {
-        // SAFETY: an array of handles that has it (the invariant).
-        unsafe { library().handle_at(self.word(index), at) }
     }
 
     /// A count of the array at an address among them.
@@ -116,30 +96,6 @@ impl Call<'_> {
     /// The place of the last argument, which many functions return something in.
     pub(crate) fn last(&self) -> usize {
         self.arguments.len() - 1
-    }
-
-    /// A group among them.
-    pub(crate) fn group(&self, index: usize) -> usize {
-        match self.fortran {
-            false => library().handle(self.word(index)),
-            true => library().group_of(self.int(index)),
-        }
-    }
-
-    /// A window among them.
-    pub(crate) fn window(&self, index: usize) -> usize {
-        match self.fortran {
-            false => library().handle(self.word(index)),
-            true => library().window_of(self.int(index)),
-        }
-    }
-
-    /// The window at an address among them.
-    pub(crate) fn window_at(&self, index: usize) -> usize {
-        match self.fortran {
-            false => self.handle_at(index, 0),
-            true => self.window(index),
-        }
     }
 
     /// Calls MPI's function with room for `count` statuses in place of what the caller does not want, and

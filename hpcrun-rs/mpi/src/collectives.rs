@@ -15,7 +15,7 @@
 
 use crate::call::{Call, Form, Observed};
 use crate::job::Job;
-use crate::library::{Library, at, library, pmpi};
+use crate::library::{Kind, Library, at, library, pmpi};
 use crate::requests::{Request, wait_for};
 use hpcrun_abi::{LOST_UNKNOWN, RemoteStrand, SAVINGS, Saving};
 use std::ffi::{c_int, c_void};
@@ -126,7 +126,7 @@ impl Plan {
         observed: &Observed,
         job: &Job,
     ) -> Option<Plan> {
-        let handle = call.comm(comm);
+        let handle = call.handle(Kind::Comm, comm);
         let known = job.state().world.comm(handle).map(|comm| (comm.ranks.len(), comm.is_inter));
         if known.is_none() {
             observed.lose(LOST_UNKNOWN);
@@ -286,7 +286,7 @@ pub(crate) fn collective(call: &Call<'_>, direction: Direction) -> c_int {
             Some(companion) if is_blocking => companion.merge(observed),
             Some(companion) => {
                 let request = Request::Collective(companion);
-                let handle = call.request_at(comm + 1, 0);
+                let handle = call.handle_at(Kind::Request, comm + 1, 0);
                 job.state().world.requests.insert(handle, request);
             }
             None => {}
@@ -308,7 +308,7 @@ fn prepare(call: &Call<'_>, direction: Direction) -> c_int {
         });
         let result = call.run();
         if let Some(plan) = plan.filter(|_| result == 0) {
-            let handle = call.request_at(comm + 2, 0);
+            let handle = call.handle_at(Kind::Request, comm + 2, 0);
             job.state().world.requests.insert(handle, Request::PersistentCollective(plan, None));
         }
         result

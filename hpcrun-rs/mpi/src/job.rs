@@ -10,6 +10,7 @@ use crate::library::{Library, Statuses, at, pmpi};
 use crate::matching::{Arrived, Found, Matching, Message, Strands};
 use crate::requests::{self, Requests, wait_for};
 use crate::ring::{Next, Ring};
+use crate::start;
 use crate::windows::Window;
 use hpcrun_abi::{LOST_ROOM, LOST_UNKNOWN, RemoteStrand};
 use std::cell::UnsafeCell;
@@ -188,21 +189,15 @@ impl Job {
             // Processes that were started later are of another world.
             return observed.lose(LOST_UNKNOWN);
         }
-        let byte = world.library.byte;
+        let library = world.library;
         drop(state);
         // The first one's number is all processes' number; of two groups' first ones, the larger number.
-        let bytes = size_of::<u64>();
         if is_inter {
-            let gather = |mut mine: u64| {
-                let mut all = vec![0_u64; ranks.len()];
-                let to = all.as_mut_ptr().expose_provenance();
-                pmpi!(Allgather(at(&mut mine), bytes, byte, to, bytes, byte, handle));
-                all[0]
-            };
-            let other = gather(id);
-            id = other.max(gather(other));
+            let first = |mine: u64| start::gather(library, handle, mine, ranks.len())[0];
+            let other = first(id);
+            id = other.max(first(other));
         } else {
-            pmpi!(Bcast(at(&mut id), bytes, byte, 0, handle));
+            pmpi!(Bcast(at(&mut id), size_of::<u64>(), library.byte, 0, handle));
         }
         self.state().world.add(handle, id, ranks, is_inter);
     }

@@ -59,6 +59,15 @@ pub(crate) struct Library {
     source: usize,
 }
 
+/// What a handle is of.
+#[derive(Clone, Copy)]
+pub(crate) enum Kind {
+    Comm,
+    Request,
+    Group,
+    Window,
+}
+
 pub(crate) const ANY_TAG: c_int = -1;
 pub(crate) const UNDEFINED: c_int = -32766;
 pub(crate) const THREAD_MULTIPLE: c_int = 3;
@@ -235,35 +244,19 @@ impl Library {
         }
     }
 
-    /// The communicator of Fortran's number.
-    pub(crate) fn comm_of(&self, number: c_int) -> usize {
-        static REAL: Real = Real::new("PMPI_Comm_f2c\0");
-        self.convert(&REAL, number)
-    }
-
-    /// The request of Fortran's number.
-    pub(crate) fn request_of(&self, number: c_int) -> usize {
-        static REAL: Real = Real::new("PMPI_Request_f2c\0");
-        self.convert(&REAL, number)
-    }
-
-    /// The group of Fortran's number.
-    pub(crate) fn group_of(&self, number: c_int) -> usize {
-        static REAL: Real = Real::new("PMPI_Group_f2c\0");
-        self.convert(&REAL, number)
-    }
-
-    /// The window of Fortran's number.
-    pub(crate) fn window_of(&self, number: c_int) -> usize {
-        static REAL: Real = Real::new("PMPI_Win_f2c\0");
-        self.convert(&REAL, number)
-    }
-
-    fn convert(&self, real: &Real, number: c_int) -> usize {
+    /// The handle of Fortran's number.
+    pub(crate) fn handle_of(&self, kind: Kind, number: c_int) -> usize {
+        static REAL: [Real; 4] = [
+            Real::new("PMPI_Comm_f2c\0"),
+            Real::new("PMPI_Request_f2c\0"),
+            Real::new("PMPI_Group_f2c\0"),
+            Real::new("PMPI_Win_f2c\0"),
+        ];
         match self.is_open_mpi {
             // SAFETY: MPI's function, of a number to a pointer.
             true => unsafe {
-                std::mem::transmute::<usize, unsafe extern "C" fn(c_int) -> usize>(real.address())(number)
+                let address = REAL[kind as usize].address();
+                std::mem::transmute::<usize, unsafe extern "C" fn(c_int) -> usize>(address)(number)
             },
             false => number as u32 as usize,
         }

@@ -3,7 +3,7 @@
 
 use crate::call::{Call, Form, Observed};
 use crate::job::{self, Comm, Job, State};
-use crate::library::{ANY_TAG, Statuses, library};
+use crate::library::{ANY_TAG, Kind, Statuses, library};
 use crate::matching::{Message, Wanted};
 use crate::requests::Request;
 use crate::start;
@@ -34,7 +34,7 @@ impl End {
     /// Of rank, tag and communicator; the tag follows the rank.
     #[inline]
     fn of(call: &Call<'_>, rank: usize, comm: usize) -> End {
-        let (comm, rank, tag) = (call.comm(comm), call.int(rank), call.int(rank + 1));
+        let (comm, rank, tag) = (call.handle(Kind::Comm, comm), call.int(rank), call.int(rank + 1));
         End { comm, rank, tag, is_partitioned: false }
     }
 
@@ -168,7 +168,7 @@ fn receive_later(rank: usize, call: &Call<'_>, job: &Job) -> c_int {
     match number {
         Some(number) if result == 0 => {
             let request = Request::receive(from, Some(number));
-            state.world.requests.insert(call.request_at(rank + 3, 0), request);
+            state.world.requests.insert(call.handle_at(Kind::Request, rank + 3, 0), request);
         }
         Some(number) => state.matching.withdraw(number),
         None => {}
@@ -222,7 +222,7 @@ pub(crate) fn prepare_partitioned(call: &Call<'_>, sends: bool) -> c_int {
                 true => Request::PartitionedSend { to: end, left: 0, partitions: call.int(1) },
                 false => Request::receive(end, None),
             };
-            job.state().world.requests.insert(call.request_at(8, 0), request);
+            job.state().world.requests.insert(call.handle_at(Kind::Request, 8, 0), request);
         }
         result
     })
@@ -231,7 +231,7 @@ pub(crate) fn prepare_partitioned(call: &Call<'_>, sends: bool) -> c_int {
 /// (…, request): so many partitions are ready to be sent. The strand goes with the last ones.
 pub(crate) fn partitions(call: &Call<'_>, count: impl FnOnce(&Call<'_>) -> c_int) -> c_int {
     call.observe(true, |observed, job| {
-        let (handle, count) = (call.request(call.last()), count(call));
+        let (handle, count) = (call.handle(Kind::Request, call.last()), count(call));
         let mut state = job.state();
         let request = state.world.requests.get_mut(&handle);
         let Some(Request::PartitionedSend { to, left, .. }) = request else { return call.run() };
@@ -255,7 +255,7 @@ fn prepare(call: &Call<'_>, request: impl FnOnce(End) -> Request) -> c_int {
         let end = End::of(call, 3, 5);
         let result = call.run();
         if result == 0 {
-            let handle = call.request_at(6, 0);
+            let handle = call.handle_at(Kind::Request, 6, 0);
             job.state().world.requests.insert(handle, request(end));
         }
         result
@@ -285,7 +285,7 @@ pub(crate) fn make_comm(call: &Call<'_>) -> c_int {
     call.observe(false, |observed, job| {
         let result = call.run();
         if result == 0 {
-            job.made(call.comm_at(call.last()), observed);
+            job.made(call.handle_at(Kind::Comm, call.last(), 0), observed);
         }
         result
     })
@@ -294,7 +294,7 @@ pub(crate) fn make_comm(call: &Call<'_>) -> c_int {
 /// (communicator)
 pub(crate) fn free_comm(call: &Call<'_>) -> c_int {
     call.observe(false, |_, job| {
-        let old = call.comm_at(0);
+        let old = call.handle_at(Kind::Comm, 0, 0);
         if old != library().world {
             job.state().world.forget(old);
         }

@@ -5,7 +5,7 @@
 use crate::call::{Call, Observed};
 use crate::collectives::{Companion, Plan};
 use crate::job::Job;
-use crate::library::{Status, Statuses, UNDEFINED, at, pmpi};
+use crate::library::{Kind, Status, Statuses, UNDEFINED, at, pmpi};
 use crate::messages::{End, Mode};
 use hpcrun_abi::LOST_UNKNOWN;
 use std::collections::BTreeMap;
@@ -80,7 +80,7 @@ pub(crate) fn wait(call: &Call<'_>, many: bool, ends: Ends) -> c_int {
         let state = job.state();
         let mut is_known = false;
         for (index, handle) in handles.iter_mut().enumerate() {
-            *handle = call.request_at(requests, index);
+            *handle = call.handle_at(Kind::Request, requests, index);
             is_known |= state.world.requests.contains_key(handle);
         }
         drop(state);
@@ -190,7 +190,7 @@ pub(crate) fn start(call: &Call<'_>, many: bool) -> c_int {
     call.observe(true, |observed, job| {
         let (count, requests) = requests_of(call, many);
         for index in 0..count {
-            start_one(call.request_at(requests, index), observed, job);
+            start_one(call.handle_at(Kind::Request, requests, index), observed, job);
         }
         call.run()
     })
@@ -229,7 +229,7 @@ fn start_one(handle: usize, observed: &Observed, job: &Job) {
 /// (request)
 pub(crate) fn cancel(call: &Call<'_>) -> c_int {
     call.observe(false, |_, job| {
-        let handle = call.request_at(0, 0);
+        let handle = call.handle_at(Kind::Request, 0, 0);
         let mut state = job.state();
         let request = state.world.requests.get_mut(&handle);
         if let Some(Request::Receive { is_cancelled, .. }) = request {
@@ -244,7 +244,7 @@ pub(crate) fn cancel(call: &Call<'_>) -> c_int {
 pub(crate) fn free(call: &Call<'_>) -> c_int {
     call.observe(false, |observed, job| {
         let mut state = job.state();
-        let request = state.world.requests.remove(&call.request_at(0, 0));
+        let request = state.world.requests.remove(&call.handle_at(Kind::Request, 0, 0));
         if let Some(Request::Receive { number: Some(number), .. }) = request {
             if !state.matching.abandon(number) {
                 observed.lose(LOST_UNKNOWN);

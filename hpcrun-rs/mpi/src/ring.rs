@@ -2,9 +2,9 @@
 //!
 //! A queue is a ring of lines of 64 bytes; an entry usually takes one. The first word of its first line is
 //! one more than the number of that line since the start, and is written last: so the receiver reads an entry
-//! without reading anything else of the sender's. Of the savings, an entry has those that are not as in the
-//! entry before. The receiver says now and then how far it is, and the sender looks when there seems to be no
-//! room. If there is none, the sender closes the queue, and strands then go another way.
+//! without reading anything else of the sender's. The receiver says now and then how far it is, and the
+//! sender looks when there seems to be no room. If there is none, the sender closes the queue, and strands
+//! then go another way.
 //!
 //! Invariants: one thread at a time sends, and one receives (the job's state, in each process). A line is
 //! written only after the receiver has said that it is behind it. All shared words are atomics. The first
@@ -32,7 +32,7 @@ pub(crate) struct Ring {
     position: u64,
     /// The receiver's position as it was last known to the sender, or said to it.
     known: u64,
-    /// The last entry. The sender keeps its savings alone.
+    /// The last entry that was received.
     entry: Arrived,
 }
 
@@ -45,9 +45,9 @@ pub(crate) enum Next {
     Closed,
 }
 
-/// Lines of an entry with these savings.
-fn lines(changed: u64) -> u64 {
-    (HEAD + 2 * changed.count_ones() as usize).div_ceil(DATA) as u64
+/// Lines of an entry with so many savings.
+fn lines(savings: usize) -> u64 {
+    (HEAD + 2 * savings).div_ceil(DATA) as u64
 }
 
 impl Ring {
@@ -93,8 +93,7 @@ impl Ring {
     #[inline]
     pub(crate) fn send(&mut self, comm: u64, tag: i32, strand: &RemoteStrand) -> bool {
         let savings = &strand.savings[..SAVINGS.min(strand.count as usize)];
-        let changed = self.changes(savings);
-        let lines = lines(changed);
+        let lines = lines(savings.len());
         if !self.has_room(lines) {
             self.known = self.shared[0][0].load(Ordering::Acquire);
             if !self.has_room(lines) {
@@ -106,14 +105,14 @@ impl Ring {
             u64::from(tag as u32) << 32 | u64::from(strand.export),
             strand.length,
             strand.burdened,
-            u64::from(strand.session) << 32 | (savings.len() as u64) << 16 | changed,
+            u64::from(strand.session) << 32 | savings.len() as u64,
         ];
         let line = self.line(self.position);
         for (word, value) in line[1..].iter().zip(head) {
             word.store(value, Ordering::Relaxed);
         }
-        if changed != 0 {
-            self.put(changed, savings);
+        if !savings.is_empty() {
+            self.put(savings);
         }
         line[0].store(self.position + 1, Ordering::Release);
         self.position += lines;
@@ -130,22 +129,14 @@ impl Ring {
         true
     }
 
-    /// The savings that are others than in the entry before, by the bits of their places.
-    #[inline]
-    fn changes(&self, savings: &[Saving]) -> u64 {
-        let all = savings.iter().zip(&self.entry.strand.savings).enumerate();
-        all.fold(0, |all, (at, (new, old))| all | u64::from(new != old) << at)
-    }
-
-    /// Puts the savings that have changed into the entry at the position.
+    /// Puts the savings into the entry at the position.
     #[inline(never)]
-    fn put(&mut self, changed: u64, savings: &[Saving]) {
-        for (place, at) in ones(changed).enumerate() {
+    fn put(&self, savings: &[Saving]) {
+        for (place, saving) in savings.iter().enumerate() {
             let put = |word, value| self.data(HEAD + 2 * place + word).store(value, Ordering::Relaxed);
-            put(0, savings[at].procedure);
-            put(1, savings[at].time);
+            put(0, saving.procedure);
+            put(1, saving.time);
         }
-        self.entry.strand.savings[..savings.len()].copy_from_slice(savings);
     }
 
     /// Sends nothing any more.
@@ -183,13 +174,12 @@ impl Ring {
         let strand = &mut self.entry.strand;
         (strand.length, strand.burdened) = (length, burdened);
         (strand.session, strand.export) = ((session >> 32) as u32, tag as u32);
-        let (count, changed) = ((session as u32 >> 16).min(SAVINGS as u32), session & 0xffff);
-        let mut lines = 1;
-        strand.count = count;
-        if changed != 0 {
-            lines = self.take(changed);
+        strand.count = (session as u32).min(SAVINGS as u32);
+        let savings = strand.count as usize;
+        if savings != 0 {
+            self.take(savings);
         }
-        self.position += lines;
+        self.position += lines(savings);
         if self.position - self.known > self.shared.len() as u64 / 4 {
             self.known = self.position;
             self.shared[0][0].store(self.position, Ordering::Release);
@@ -197,32 +187,21 @@ impl Ring {
         Next::Entry
     }
 
-    /// Takes the savings that have changed from the entry at the position; its lines.
+    /// Takes so many savings from the entry at the position.
     #[inline(never)]
-    fn take(&mut self, changed: u64) -> u64 {
-        for (place, at) in ones(changed).enumerate() {
+    fn take(&mut self, savings: usize) {
+        for place in 0..savings {
             let get = |word| self.data(HEAD + 2 * place + word).load(Ordering::Relaxed);
-            self.entry.strand.savings[at] = Saving { procedure: get(0), time: get(1) };
+            self.entry.strand.savings[place] = Saving { procedure: get(0), time: get(1) };
         }
-        lines(changed)
     }
-}
-
-/// The numbers of the bits that are set.
-#[inline]
-fn ones(mut bits: u64) -> impl Iterator<Item = usize> {
-    std::iter::from_fn(move || {
-        let one = (bits != 0).then(|| bits.trailing_zeros() as usize);
-        bits &= bits.wrapping_sub(1);
-        one
-    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Some savings are as before, and of every second one all.
+    /// With up to eight savings.
     fn arrived(number: u64) -> Arrived {
         let content = number / 2;
         let mut strand = RemoteStrand {

@@ -64,8 +64,8 @@ pub(crate) fn end() {
     }
 }
 
-/// What each of `size` processes has given.
-fn gather<T: Copy + Default>(library: &Library, own: usize, mut mine: T, size: usize) -> Vec<T> {
+/// What each of `size` processes of a communicator has given.
+pub(crate) fn gather<T: Copy + Default>(library: &Library, own: usize, mut mine: T, size: usize) -> Vec<T> {
     let mut all = vec![T::default(); size];
     let (to, bytes, byte) = (all.as_mut_ptr().expose_provenance(), size_of::<T>(), library.byte);
     pmpi!(Allgather(at(&mut mine), bytes, byte, to, bytes, byte, own));

@@ -3,7 +3,7 @@
 use crate::call::{Call, Observed};
 use crate::collectives::{Companion, Plan};
 use crate::job::{Job, World};
-use crate::library::{at, pmpi};
+use crate::library::{Kind, at, pmpi};
 use crate::matching::{Found, Message};
 use hpcrun_abi::{LOST_ROOM, LOST_UNKNOWN};
 use std::ffi::c_int;
@@ -27,10 +27,10 @@ const COMPLETE: c_int = 1;
 /// (…, window), and where the communicator is
 pub(crate) fn make(call: &Call<'_>, comm: usize) -> c_int {
     call.observe(false, |_, job| {
-        let comm = call.comm(comm);
+        let comm = call.handle(Kind::Comm, comm);
         let result = call.run();
         if result == 0 {
-            let window = call.window_at(call.last());
+            let window = call.handle_at(Kind::Window, call.last(), 0);
             job.state().world.add_window(window, comm);
         }
         result
@@ -40,7 +40,7 @@ pub(crate) fn make(call: &Call<'_>, comm: usize) -> c_int {
 /// (window)
 pub(crate) fn free(call: &Call<'_>) -> c_int {
     call.observe(false, |_, job| {
-        let window = call.window_at(0);
+        let window = call.handle_at(Kind::Window, 0, 0);
         job.state().world.windows.remove(&window);
         call.run()
     })
@@ -49,7 +49,7 @@ pub(crate) fn free(call: &Call<'_>) -> c_int {
 /// (…, window): as `Barrier` on the window's communicator.
 pub(crate) fn fence(call: &Call<'_>) -> c_int {
     call.observe(true, |observed, job| {
-        let window = call.window(call.last());
+        let window = call.handle(Kind::Window, call.last());
         let comm = job.state().world.windows.get(&window).map(|window| window.comm);
         let plan = comm.map(Plan::all);
         if plan.is_none() {
@@ -65,9 +65,9 @@ pub(crate) fn fence(call: &Call<'_>) -> c_int {
 /// (group, assertion, window): exposes the memory to the group's processes.
 pub(crate) fn post(call: &Call<'_>) -> c_int {
     call.observe(true, |observed, job| {
-        let group = job.state().world.group_of(call.group(0));
-        job.state().world.tell(call.window(2), POST, &group, observed);
-        if let Some(window) = job.state().world.windows.get_mut(&call.window(2)) {
+        let group = job.state().world.group_of(call.handle(Kind::Group, 0));
+        job.state().world.tell(call.handle(Kind::Window, 2), POST, &group, observed);
+        if let Some(window) = job.state().world.windows.get_mut(&call.handle(Kind::Window, 2)) {
             window.exposed_to = group;
         }
         call.run()
@@ -78,8 +78,8 @@ pub(crate) fn post(call: &Call<'_>) -> c_int {
 /// latest.
 pub(crate) fn start(call: &Call<'_>) -> c_int {
     call.observe(false, |_, job| {
-        let group = job.state().world.group_of(call.group(0));
-        if let Some(window) = job.state().world.windows.get_mut(&call.window(2)) {
+        let group = job.state().world.group_of(call.handle(Kind::Group, 0));
+        if let Some(window) = job.state().world.windows.get_mut(&call.handle(Kind::Window, 2)) {
             window.accesses = group;
         }
         call.run()
@@ -89,7 +89,7 @@ pub(crate) fn start(call: &Call<'_>) -> c_int {
 /// (window): ends the accesses.
 pub(crate) fn complete(call: &Call<'_>) -> c_int {
     call.observe(true, |observed, job| {
-        let window = call.window(0);
+        let window = call.handle(Kind::Window, 0);
         let mut state = job.state();
         let known = state.world.windows.get_mut(&window);
         let others = known.map_or_else(Vec::new, |window| std::mem::take(&mut window.accesses));
@@ -109,7 +109,7 @@ pub(crate) fn wait(call: &Call<'_>) -> c_int {
         if call.last() > 0 && call.int_at(1, 0) == 0 {
             return result;
         }
-        let window = call.window(0);
+        let window = call.handle(Kind::Window, 0);
         let mut state = job.state();
         let known = state.world.windows.get_mut(&window);
         let others = known.map_or_else(Vec::new, |window| std::mem::take(&mut window.exposed_to));

@@ -37,8 +37,8 @@ fn chosen(set: *const libc::sigset_t, copy: &Option<libc::sigset_t>) -> *const l
     copy.as_ref().map_or(set, ptr::from_ref)
 }
 
-type Set = *const libc::sigset_t;
-type Old = *mut libc::sigset_t;
+pub(crate) type Set = *const libc::sigset_t;
+pub(crate) type Old = *mut libc::sigset_t;
 type ChangeMask = unsafe extern "C" fn(c_int, Set, Old) -> c_int;
 
 /// Changes a mask by a function of libc.
@@ -194,9 +194,7 @@ fn is_held() -> bool {
 unsafe fn wait_in_time(set: *const libc::sigset_t, info: *mut libc::siginfo_t, time: Time) -> c_int {
     // SAFETY: libc's own function; the set is the caller's or our copy of it, which outlives the call.
     unsafe {
-        let real = real!(c"sigtimedwait": fn(
-            *const libc::sigset_t, *mut libc::siginfo_t, Time,
-        ) -> c_int);
+        let real = real!(c"sigtimedwait": fn(Set, *mut libc::siginfo_t, Time) -> c_int);
         wait_for(set, info, |set| real(set, info, time))
     }
 }
@@ -256,13 +254,9 @@ unsafe fn prepare(context: *mut libc::ucontext_t) {
 
 /// Runs `start`, which starts a program in this process or a child: with the mask that the program has set.
 pub(crate) fn with_own_mask<T>(start: impl FnOnce() -> T) -> T {
-    let real = |how, set: *const libc::sigset_t, old: *mut libc::sigset_t| {
+    let real = |how, set: Set, old: Old| {
         // SAFETY: libc's own function; both sets are null or outlive the call.
-        unsafe {
-            real!(c"pthread_sigmask": fn(
-                c_int, *const libc::sigset_t, *mut libc::sigset_t,
-            ) -> c_int)(how, set, old)
-        }
+        unsafe { real!(c"pthread_sigmask": fn(c_int, Set, Old) -> c_int)(how, set, old) }
     };
     let mut mask = set_of(0);
     real(libc::SIG_BLOCK, ptr::null(), &mut mask);

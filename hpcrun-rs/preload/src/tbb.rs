@@ -10,7 +10,7 @@
 //! for its tasks. A task that throws does not end: it is over when the thread begins another task where it
 //! was, or leaves the algorithm.
 
-use crate::openmp::copies::Entry;
+use crate::openmp::copies::{Entry, module_of};
 use crate::openmp::libgomp::{Arguments, Stack, call, interpose};
 use crate::openmp::{captured, creation};
 use hpc_formats::address::ModuleId;
@@ -255,14 +255,7 @@ pub unsafe extern "C" fn __itt_api_init(global: *mut Global, _: c_int) {
 
 /// Whether an address is in oneTBB, rather than another library that has collectors.
 fn is_tbb(address: *const c_void) -> bool {
-    // SAFETY: `Dl_info` is plain data, which dladdr fills; the path lives as long as the module.
-    let path = unsafe {
-        let mut info: libc::Dl_info = std::mem::zeroed();
-        if libc::dladdr(address, &mut info) == 0 || info.dli_fname.is_null() {
-            return false;
-        }
-        CStr::from_ptr(info.dli_fname).to_bytes()
-    };
+    let path = module_of(address as usize).map_or(&[][..], CStr::to_bytes);
     let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
     let is_one_of = |names: [&[u8]; 2]| names.iter().any(|part| name.starts_with(part));
     let is_twelve = name.windows(6).any(|part| part == b".so.12");

@@ -2,6 +2,7 @@
 //! while the program runs, and starts and stops the tracking when the signal comes. It is neither sampled nor
 //! tracked, and takes no signals of the program.
 
+use crate::masks::{Old, Set};
 use crate::real::real;
 use crate::runtime;
 use crate::thread_life::StartRoutine;
@@ -44,9 +45,7 @@ pub(crate) fn start() {
         let create = real!(c"pthread_create": fn(
             *mut libc::pthread_t, *const libc::pthread_attr_t, StartRoutine, *mut c_void,
         ) -> i32);
-        let mask = real!(c"pthread_sigmask": fn(
-            i32, *const libc::sigset_t, *mut libc::sigset_t,
-        ) -> i32);
+        let mask = real!(c"pthread_sigmask": fn(c_int, Set, Old) -> c_int);
         let (mut all, mut before) = (mem::zeroed(), mem::zeroed());
         libc::sigfillset(&mut all);
         mask(libc::SIG_SETMASK, &all, &mut before);

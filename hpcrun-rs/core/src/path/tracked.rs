@@ -6,7 +6,7 @@
 //! An object's events by others between these two may lead to a wrong partner: two semaphore waits that end
 //! at the same time may take each other's post. Only who waited for whom is then confused, not how many.
 
-use super::objects::{Object, Queue, Sent};
+use super::objects::{Lock, Object, Queue, Sent};
 use super::{Contexts, OwnThread, Path, ThreadSamples};
 use critical_path::{Edge, Event, Lost, Site, Strand};
 use hpcrun_abi::RemoteStrand;
@@ -126,11 +126,7 @@ impl Tracked {
             if std::mem::take(&mut lock.is_exclusive) {
                 return lock.last.replace(copy);
             }
-            let earlier = lock.shared.take();
-            lock.shared = Some(match earlier {
-                Some(earlier) => thread.both(earlier, copy),
-                None => copy,
-            });
+            lock.share(thread, copy);
             None
         });
     }
@@ -169,11 +165,7 @@ impl Tracked {
         for object in objects {
             let copy = self.thread.share(&ended);
             self.leave_at(object, copy, |thread, object, copy| {
-                let left = object.lock(|old| thread.discard(old));
-                left.shared = Some(match left.shared.take() {
-                    Some(earlier) => thread.both(earlier, copy),
-                    None => copy,
-                });
+                object.lock(|old| thread.discard(old)).share(thread, copy);
                 None
             });
         }
@@ -228,11 +220,7 @@ impl Tracked {
             let barrier = object.barrier(|old| thread.discard(old));
             let copy = copy.take_if(|_| barrier.count != 0)?;
             let round = barrier.round;
-            let earlier = barrier.arrivals.take();
-            let all = match earlier {
-                Some(earlier) => thread.both(earlier, copy),
-                None => copy,
-            };
+            let all = both(thread, barrier.arrivals.take(), copy);
             barrier.arrived += 1;
             if barrier.arrived < barrier.count {
                 barrier.arrivals = Some(all);
@@ -393,6 +381,20 @@ impl Tracked {
         for strand in old.flatten().into_iter().chain(strand) {
             self.thread.discard(strand);
         }
+    }
+}
+
+impl Lock {
+    /// One more thread that has shared it leaves its strand.
+    fn share(&mut self, thread: &mut OwnThread, copy: Strand) {
+        self.shared = Some(both(thread, self.shared.take(), copy));
+    }
+}
+
+fn both(thread: &mut OwnThread, earlier: Option<Strand>, copy: Strand) -> Strand {
+    match earlier {
+        Some(earlier) => thread.both(earlier, copy),
+        None => copy,
     }
 }
 

@@ -104,52 +104,33 @@ fn region_call() -> usize {
 }
 
 fn pack(function: *mut c_void) -> usize {
-    let tells = module_of(function as usize).is_some_and(|path| {
-        // SAFETY: a NUL-terminated path and name; the handle is of a library that is loaded and stays.
-        unsafe {
-            let library = libc::dlopen(path, libc::RTLD_NOLOAD | libc::RTLD_LAZY);
-            !library.is_null() && {
-                let own = libc::dlsym(library, c"__kmpc_fork_call".as_ptr());
-                close(library);
-                !own.is_null()
-            }
-        }
-    });
+    let tells = local(c"__kmpc_fork_call", function as usize).is_some();
     function as usize | if tells { TELLS } else { 0 }
 }
 
-/// The function that the caller's module finds in the libraries that it depends on.
-fn local(name: &CStr, return_address: usize) -> Option<*mut c_void> {
-    let path = module_of(return_address)?;
-    // SAFETY: a NUL-terminated path and name. The library stays, as it depends on the module that calls.
+/// The function that the module at an address finds in itself and the libraries that it depends on.
+fn local(name: &CStr, address: usize) -> Option<*mut c_void> {
+    let path = module_of(address)?;
+    // SAFETY: the library stays, as it has code that calls or is called, or is one that this depends on.
     let function = unsafe {
-        let module = libc::dlopen(path, libc::RTLD_NOLOAD | libc::RTLD_LAZY);
+        let module = libc::dlopen(path.as_ptr(), libc::RTLD_NOLOAD | libc::RTLD_LAZY);
         if module.is_null() {
             return None;
         }
         let function = libc::dlsym(module, name.as_ptr());
-        close(module);
+        real!(c"dlclose": fn(*mut c_void) -> c_int)(module);
         function
     };
     (!function.is_null()).then_some(function)
 }
 
-/// Gives back a handle of a library that stays.
-///
-/// # Safety
-/// As for libc's function, which tells nobody of an unload.
-unsafe fn close(library: *mut c_void) {
-    // SAFETY: libc's function and the caller's promise.
-    unsafe { real!(c"dlclose": fn(*mut c_void) -> c_int)(library) };
-}
-
 /// The path of the module at an address.
-fn module_of(address: usize) -> Option<*const libc::c_char> {
-    // SAFETY: `Dl_info` is plain data, which dladdr fills; the path lives as long as the module.
+pub(crate) fn module_of(address: usize) -> Option<&'static CStr> {
+    // SAFETY: `Dl_info` is plain data, which dladdr fills; the path lives as long as the module, which stays.
     unsafe {
         let mut info: libc::Dl_info = std::mem::zeroed();
         let found = libc::dladdr(address as *const c_void, &mut info) != 0;
-        (found && !info.dli_fname.is_null()).then_some(info.dli_fname)
+        (found && !info.dli_fname.is_null()).then(|| CStr::from_ptr(info.dli_fname))
     }
 }
 
