@@ -32,19 +32,16 @@ impl CodeAddress {
         CodeAddress((module.0 as u64) << 48 | (offset & Self::OFFSET_MASK))
     }
 
-    /// The module half.
     #[inline]
     pub const fn module(self) -> ModuleId {
         ModuleId((self.0 >> 48) as u16)
     }
 
-    /// The offset half.
     #[inline]
     pub const fn offset(self) -> u64 {
         self.0 & Self::OFFSET_MASK
     }
 
-    /// Whether this is [`CodeAddress::NONE`].
     #[inline]
     pub const fn is_none(self) -> bool {
         self.0 == 0

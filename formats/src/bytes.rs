@@ -8,22 +8,18 @@ pub(crate) struct ByteReader<'a> {
 }
 
 impl<'a> ByteReader<'a> {
-    /// Starts at the first byte.
     pub(crate) fn new(data: &'a [u8]) -> Self {
         ByteReader { data, at: 0 }
     }
 
-    /// Bytes left.
     pub(crate) fn remaining(&self) -> usize {
         self.data.len() - self.at
     }
 
-    /// All that is left.
     pub(crate) fn rest(&self) -> &'a [u8] {
         self.data.get(self.at..).unwrap_or_default()
     }
 
-    /// The next `n` bytes.
     pub(crate) fn take(&mut self, n: usize) -> Option<&'a [u8]> {
         let end = self.at.checked_add(n)?;
         let out = self.data.get(self.at..end)?;
@@ -31,27 +27,22 @@ impl<'a> ByteReader<'a> {
         Some(out)
     }
 
-    /// Next byte.
     pub(crate) fn u8(&mut self) -> Option<u8> {
         Some(self.take(1)?[0])
     }
 
-    /// Next two bytes.
     pub(crate) fn u16(&mut self) -> Option<u16> {
         Some(u16::from_le_bytes(self.take(2)?.try_into().ok()?))
     }
 
-    /// Next four bytes.
     pub(crate) fn u32(&mut self) -> Option<u32> {
         Some(u32::from_le_bytes(self.take(4)?.try_into().ok()?))
     }
 
-    /// Next eight bytes.
     pub(crate) fn u64(&mut self) -> Option<u64> {
         Some(u64::from_le_bytes(self.take(8)?.try_into().ok()?))
     }
 
-    /// Next eight bytes as a double.
     pub(crate) fn f64(&mut self) -> Option<f64> {
         Some(f64::from_bits(self.u64()?))
     }
@@ -71,37 +62,30 @@ impl<'a> ByteReader<'a> {
 /// A growing little-endian buffer.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ByteWriter {
-    /// What was written so far.
     pub(crate) data: Vec<u8>,
 }
 
 impl ByteWriter {
-    /// An empty buffer.
     pub(crate) fn new() -> Self {
         Self::default()
     }
 
-    /// Appends one byte.
     pub(crate) fn u8(&mut self, v: u8) {
         self.data.push(v);
     }
 
-    /// Appends two bytes.
     pub(crate) fn u16(&mut self, v: u16) {
         self.data.extend_from_slice(&v.to_le_bytes());
     }
 
-    /// Appends four bytes.
     pub(crate) fn u32(&mut self, v: u32) {
         self.data.extend_from_slice(&v.to_le_bytes());
     }
 
-    /// Appends eight bytes.
     pub(crate) fn u64(&mut self, v: u64) {
         self.data.extend_from_slice(&v.to_le_bytes());
     }
 
-    /// Appends a double.
     pub(crate) fn f64(&mut self, v: f64) {
         self.u64(v.to_bits());
     }

@@ -56,7 +56,6 @@ impl Edge {
 /// A critical path, with places `P` and procedures that are known by an `N`.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct CriticalPath<P = Site, N = ProcedureName> {
-    /// Process id.
     pub pid: u32,
     /// The process image, as in its process file.
     pub image: u64,
@@ -100,7 +99,6 @@ pub struct CriticalPath<P = Site, N = ProcedureName> {
     /// Numbers of threads here, and their ordinals in the process.
     #[serde(skip)]
     pub threads: Vec<(u32, u32)>,
-    /// What the result rests on.
     pub quality: Quality,
     /// The process's part in a job of several processes that exchange messages.
     #[serde(skip)]
@@ -112,7 +110,6 @@ pub struct CriticalPath<P = Site, N = ProcedureName> {
 /// A place in the program, as it is recorded.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub enum Site {
-    /// Not known.
     #[default]
     Unknown,
     /// An address for look-up, as in profiles.
@@ -133,7 +130,6 @@ pub enum Site {
     },
     /// In another process of the job: the segment stands for the path up to there.
     Remote {
-        /// Its rank.
         rank: u32,
         /// Number of the export.
         export: u32,
@@ -143,24 +139,17 @@ pub enum Site {
 /// A place in the program, by names. Empty texts and line 0 stand for the unknown.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
 pub struct Place {
-    /// The procedure.
     pub name: String,
-    /// Path of its load module.
     pub module: String,
-    /// Path of the source file.
     pub file: String,
-    /// Line of the file.
     pub line: u32,
 }
 
 /// A part of the path: activity of one strand between two events. Equal consecutive parts are one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Segment<P> {
-    /// Where it begins.
     pub begin: P,
-    /// Where it ends.
     pub end: P,
-    /// The edge by which it begins.
     pub edge: Edge,
     /// Of a path through several processes: whose.
     pub rank: Option<u32>,
@@ -222,7 +211,6 @@ impl<T: AsRef<str>> PartialEq<T> for ProcedureName {
 /// A procedure's part in the path. A mark's time is its own, a function's has what it calls.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Procedure<N = ProcedureName> {
-    /// Which procedure.
     pub name: N,
     /// Its activity in all threads; 0 for an address, whose samples tell.
     pub work: u64,
@@ -295,7 +283,6 @@ pub struct OnPath {
     pub profile: u32,
     /// Record there: the context's last note, as in an anchor.
     pub record: u32,
-    /// Time of the samples.
     pub time: u64,
 }
 
@@ -316,7 +303,6 @@ pub const DIVIDED: u64 = 50_000;
 /// exposes parallelism if much of that is beside the path.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Start<P = Site> {
-    /// The place.
     pub place: P,
     /// How what begins is ordered after it; the first one if there are several.
     pub edge: Edge,
@@ -334,11 +320,8 @@ pub struct Start<P = Site> {
 /// are busy: at least `cores` and less than one more, or more than there are predictions for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Level {
-    /// Busy cores.
     pub cores: u32,
-    /// How long that is.
     pub time: u64,
-    /// The activity in it.
     pub work: u64,
 }
 
@@ -362,7 +345,6 @@ pub struct Quality {
 const NAMELESS: &str = "procedure";
 
 impl Quality {
-    /// Edges that are missing.
     pub fn missing_edges(&self) -> u64 {
         let lost = self.lost_edges.iter();
         let lost = lost.filter(|(cause, _)| cause != NAMELESS);
@@ -382,7 +364,6 @@ pub const WORKERS: [u32; 11] = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024];
 /// The time on a number of workers.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Prediction {
-    /// The number of workers.
     pub workers: u32,
     /// If the levels of the ideal execution follow one another: the sum of ceil(k / P) t over all in which k
     /// cores are busy for the time t.
@@ -646,7 +627,6 @@ impl<P: Ord, N> CriticalPath<P, N> {
 }
 
 impl CriticalPath {
-    /// All code addresses.
     pub fn addresses(&self) -> impl Iterator<Item = CodeAddress> {
         let sites = self.places().filter_map(|site| match site {
             Site::Address(address) => Some(*address),

@@ -64,7 +64,6 @@ impl Builder {
         }
     }
 
-    /// The bytes of the table.
     pub fn finish(&self) -> Vec<u8> {
         let counts = [&self.modules.len(), &self.starts.len(), &self.members.len()];
         let counts = counts.into_iter().map(|count| *count as u32);

@@ -83,7 +83,6 @@ fn joined(parts: impl Iterator<Item = String>) -> String {
     parts.collect::<Vec<_>>().join(",")
 }
 
-/// An object.
 pub fn object(of: &[(&str, &dyn Display)]) -> String {
     format!("{{{}}}", members(of))
 }

@@ -30,7 +30,6 @@ pub enum Obstacle {
     Class,
     /// Made for another processor.
     Machine,
-    /// Linked with musl.
     Musl,
     /// Linked with no glibc, so nothing initialises the one that the sampler's library brings: another C
     /// library, or none (assembly, Go without cgo).
@@ -77,9 +76,7 @@ impl Obstacle {
 /// The executable that stands in the way of a profile: the program, or the interpreter of a script.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Found {
-    /// Its path.
     pub executable: PathBuf,
-    /// Why.
     pub obstacle: Obstacle,
 }
 

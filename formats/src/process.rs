@@ -13,7 +13,6 @@ use std::fmt;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// First bytes of every process file.
 pub const MAGIC: [u8; 8] = *b"HPCRSPRC";
 /// Readers refuse another major version.
 pub const VERSION_MAJOR: u16 = 3;
@@ -31,25 +30,19 @@ const KIND_DIRECTIVES: u32 = 7;
 /// Start of a process image.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Start {
-    /// Process id.
     pub pid: u32,
-    /// Parent's process id.
     pub ppid: u32,
     /// Id of the image: the monotonic clock at its start, nanoseconds.
     pub image: u64,
     /// Wall clock at the start, nanoseconds since 1970.
     pub realtime_ns: u64,
-    /// Path of the executable.
     pub executable: String,
-    /// Argument vector.
     pub arguments: Vec<String>,
-    /// Working directory.
     pub directory: String,
     /// Event name, as the user gave it.
     pub event: String,
     /// Source that serves the event: `perf-sigtrap`, `perf-signal`, `posix-timer`.
     pub source: String,
-    /// Sampling period, nanoseconds.
     pub period_ns: u64,
     /// Cores n that idleness was computed against at first; 0 = as many as workers (see [`End::cores`]).
     pub cores: u32,
@@ -131,7 +124,6 @@ fn escaped(text: &str) -> Option<u8> {
     u8::from_str_radix(digits, 16).ok().filter(|_| are_digits)
 }
 
-/// A load module.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Module {
     /// Its id in [`crate::address::CodeAddress`].
@@ -149,7 +141,6 @@ pub struct Module {
 /// What tells whether a file is the same: zeros if unknown.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
 pub struct Stamp {
-    /// Its size.
     pub size: u64,
     /// Its last modification, nanoseconds since 1970.
     pub modified_ns: u64,
@@ -187,7 +178,6 @@ pub struct End {
     pub workers: u32,
     /// Losses that no thread's profile could count.
     pub losses: Vec<(LossCause, u64)>,
-    /// CPU times.
     pub cpu: CpuTimes,
 }
 
@@ -212,7 +202,6 @@ pub struct CpuTimes {
 /// A program that a process of the run started and that was not profiled.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Unprofiled {
-    /// Path of the executable.
     pub executable: String,
     /// Why: `statically linked`, `linked with musl`, `built with AddressSanitizer`, …
     pub reason: String,
@@ -222,7 +211,6 @@ pub struct Unprofiled {
 /// task.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SiteCounts {
-    /// The site.
     pub place: CodeAddress,
     /// Tasks that were split in two there.
     pub splits: u64,
@@ -238,13 +226,9 @@ pub struct SiteCounts {
 numbered! {
     /// What a call makes that is counted, and whose runtime runs it.
     DirectiveKind {
-        /// A region of libgomp.
         GompRegion = 1, "libgomp region";
-        /// A task of libgomp.
         GompTask = 2, "libgomp task";
-        /// A region of libomp.
         OmpRegion = 3, "libomp region";
-        /// A task of libomp.
         OmpTask = 4, "libomp task";
         /// An algorithm of TBB, which the call waits for.
         TbbAlgorithm = 5, "TBB algorithm";
@@ -261,7 +245,6 @@ numbered! {
 pub struct Directive {
     /// The last byte of the call.
     pub place: CodeAddress,
-    /// What it makes.
     pub kind: DirectiveKind,
     /// How often it was executed.
     pub executions: u64,
@@ -273,26 +256,20 @@ pub struct Directive {
     pub iterations: u64,
 }
 
-/// One entry.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Entry {
-    /// See [`Start`].
     Start(Start),
-    /// See [`Module`].
     Module(Module),
-    /// See [`End`].
     End(End),
     /// All spawn sites at which anything was counted; written before the end.
     Sites(Vec<SiteCounts>),
     /// All directives that were executed; written before the end.
     Directives(Vec<Directive>),
-    /// See [`Unprofiled`].
     Unprofiled(Unprofiled),
     /// See [`Module::copy`].
     Copy(ModuleId, String),
 }
 
-/// The file's header.
 pub fn encode_header() -> [u8; 16] {
     let mut h = [0; 16];
     h[..8].copy_from_slice(&MAGIC);
@@ -379,7 +356,6 @@ impl std::error::Error for ProcessError {}
 /// A process file, decoded.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Process {
-    /// Its start.
     pub start: Start,
     /// Modules in the order in which they were first seen.
     pub modules: Vec<Module>,

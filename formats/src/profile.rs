@@ -23,7 +23,6 @@ use crate::loss::{LOSS_SLOTS, LossCause};
 use crate::numbered;
 use std::fmt;
 
-/// First bytes of every profile.
 pub const MAGIC: [u8; 8] = *b"HPCRSPRF";
 /// Readers refuse another major version.
 pub const VERSION_MAJOR: u16 = 5;
@@ -125,29 +124,23 @@ pub enum RecordKind {
 /// One record, decoded.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Record {
-    /// See [`RecordKind::Root`].
     Root,
-    /// See [`RecordKind::Entry`].
     Entry,
-    /// See [`RecordKind::Anchor`].
     Anchor {
         /// Ordinal of the thread whose tree has the context.
         thread: u32,
         /// Record index in that tree.
         node: u32,
     },
-    /// See [`RecordKind::Partial`].
     Partial {
         /// Index of the parent record.
         parent: u32,
         /// Why the place is not known.
         cause: LossCause,
     },
-    /// See [`RecordKind::Note`].
     Note {
         /// Index of the parent record.
         parent: u32,
-        /// Association of the bichord.
         association: Association,
         /// 1-based position within the bichord, outermost first.
         note_id: u32,
@@ -156,7 +149,6 @@ pub enum Record {
         /// Logical address, or none beyond the l-chord.
         lip: CodeAddress,
     },
-    /// See [`RecordKind::Metric`].
     Metric {
         /// Record that the values belong to.
         owner: u32,
@@ -185,12 +177,7 @@ pub enum ProfileError {
     /// The first bytes are not [`MAGIC`].
     NotAProfile,
     /// Written by an incompatible version.
-    Version {
-        /// Major version found.
-        major: u16,
-        /// Minor version found.
-        minor: u16,
-    },
+    Version { major: u16, minor: u16 },
     /// A header field has an impossible value.
     BadHeader(&'static str),
 }
@@ -241,7 +228,6 @@ pub struct Header {
 /// A profile over the bytes of its file.
 #[derive(Clone, Debug)]
 pub struct Profile<'a> {
-    /// The header.
     pub header: Header,
     records: &'a [u8],
     header_size: usize,

@@ -20,7 +20,6 @@ pub const HEADER_SIZE: usize = 32;
 pub struct Kind {
     /// What messages call one.
     pub name: &'static str,
-    /// Its first bytes.
     pub magic: [u8; 8],
     /// Readers refuse another major version.
     pub major: u16,
@@ -37,7 +36,6 @@ pub struct FileError {
     cause: Cause,
 }
 
-/// See [`FileError`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Cause {
     /// The first bytes are not the magic.

@@ -16,7 +16,6 @@ use crate::sealed::Kind;
 
 pub use columns::Columns;
 
-/// The kind of the file.
 pub static KIND: Kind = Kind {
     name: "structure file",
     magic: *b"HPCRSSTR",
@@ -68,9 +67,7 @@ pub struct Procedure {
     pub name: StringId,
     /// Name in the symbol table.
     pub linkage_name: StringId,
-    /// Where it is declared.
     pub declared: Option<SourceLine>,
-    /// Whose code it is.
     pub origin: Origin,
     /// Overhead category of the whole procedure, by a rule or its file.
     pub tag: Option<StringId>,
@@ -92,7 +89,6 @@ pub const SPIN_LOOP: &str = "spin loop at";
 /// A static scope within a procedure.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Scope {
-    /// Its kind.
     pub kind: ScopeKind,
     /// The procedure that has its code.
     pub procedure: ProcedureId,
@@ -104,7 +100,6 @@ pub struct Scope {
     pub declared: Option<SourceLine>,
     /// Call site, or the line that names the loop.
     pub site: Option<SourceLine>,
-    /// Whose code it is.
     pub origin: Origin,
 }
 
@@ -115,7 +110,6 @@ pub struct Span {
     pub start: u64,
     /// One past the last address.
     pub end: u64,
-    /// Its procedure.
     pub procedure: ProcedureId,
     /// Innermost scope; `None` directly in the procedure.
     pub scope: Option<ScopeId>,
@@ -136,9 +130,7 @@ pub struct Structure {
     pub complete: bool,
     /// What the reader should know: stripped, no debug information, separate file not found …
     pub notes: Vec<String>,
-    /// The string table.
     pub strings: Vec<String>,
-    /// Procedures.
     pub procedures: Vec<Procedure>,
     /// Scopes; a parent comes before its children.
     pub scopes: Vec<Scope>,

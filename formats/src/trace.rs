@@ -12,7 +12,6 @@ use crate::critical_path::Edge;
 use crate::numbered;
 use std::fmt;
 
-/// First bytes of every trace.
 pub const MAGIC: [u8; 8] = *b"HPCRSTRC";
 /// Readers refuse another major version.
 pub const VERSION_MAJOR: u16 = 2;
@@ -74,7 +73,6 @@ numbered! {
         Idle = 3, "idle";
         /// It uses a core and has nothing to do.
         Spins = 4, "spins";
-        /// It has ended.
         Ended = 5, "ended";
     }
 }
@@ -84,7 +82,6 @@ numbered! {
 pub enum Event {
     /// Samples found the thread in this state; they stand for so many periods. A context if it works.
     Sample {
-        /// The state.
         state: State,
         /// Number of periods.
         weight: u64,
@@ -113,7 +110,6 @@ pub enum Event {
 /// What a thread has waited for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Followed {
-    /// The kind of the edge.
     pub edge: Edge,
     /// The critical path of what follows comes this way.
     pub is_path: bool,
@@ -260,10 +256,8 @@ impl fmt::Display for TraceError {
 
 impl std::error::Error for TraceError {}
 
-/// A trace.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Trace<'a> {
-    /// Process id.
     pub pid: u32,
     /// Monotonic clock at the start of the process image.
     pub image: u64,
@@ -295,7 +289,6 @@ pub struct Block<'a> {
 }
 
 impl<'a> Trace<'a> {
-    /// Decodes a trace.
     pub fn parse(data: &'a [u8]) -> Result<Trace<'a>, TraceError> {
         let (first, blocks) = match data.split_at_checked(BLOCK_SIZE) {
             Some(parts) => parts,
@@ -468,7 +461,6 @@ impl Writer {
         true
     }
 
-    /// Its bytes.
     pub fn finish(self) -> Vec<u8> {
         self.bytes
     }

@@ -5,61 +5,37 @@ use hpc_formats::json::steers;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-/// Why a command could not be carried out.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A system call failed.
     #[error("cannot {action} {}: {source}{}", shown(path), remedy_of(source))]
     Io {
         /// What was being done, as in "read".
         action: &'static str,
-        /// The file or directory.
         path: PathBuf,
-        /// The system's reason.
         source: io::Error,
     },
     /// A file, a directory or a database is not what it should be, or could not be written.
     #[error("{}: {}; {remedy}", shown(path), one_line(problem))]
-    Input {
-        /// The file or directory.
-        path: PathBuf,
-        /// What is wrong with it.
-        problem: String,
-        /// What the user can do.
-        remedy: &'static str,
-    },
-    /// A program ended before its first sample.
+    Input { path: PathBuf, problem: String, remedy: &'static str },
     #[error(
         "{}: the program ended before its first sample{}; \
          measure a longer run, or at a higher rate (-e cpu-time@1000)",
         shown(path), used(*cpu_ns)
     )]
-    NoSample {
-        /// The measurement directory.
-        path: PathBuf,
-        /// CPU time that it used, nanoseconds; 0 when unknown.
-        cpu_ns: u64,
-    },
+    NoSample { path: PathBuf, cpu_ns: u64 },
     /// The command line asks for something that does not exist.
     #[error("{}", one_line(.0))]
     Usage(String),
-    /// Conditions do not all hold, as has been printed.
     #[error("a condition does not hold")]
-    NotHeld {
-        /// The exit status that says so.
-        status: u8,
-    },
-    /// The reader of standard output has closed it.
+    NotHeld { status: u8 },
     #[error("standard output is closed")]
     OutputClosed,
 }
 
-/// Shorthand of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
-    /// An error of standard output.
     pub fn output(source: io::Error) -> Error {
         if source.kind() == ErrorKind::BrokenPipe {
             return Error::OutputClosed;
@@ -67,7 +43,6 @@ impl Error {
         Error::io("write to", Path::new("standard output"))(source)
     }
 
-    /// An [`Error::Input`].
     pub fn input(path: &Path, problem: impl Into<String>, remedy: &'static str) -> Error {
         Error::Input { path: path.to_owned(), problem: problem.into(), remedy }
     }

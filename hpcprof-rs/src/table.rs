@@ -11,14 +11,10 @@ use std::sync::Arc;
 
 /// A column of a row group.
 pub enum Column {
-    /// Numbers.
     Int(Vec<i32>),
-    /// Numbers, some of which are missing.
     OptionalInt(Vec<Option<i32>>),
-    /// Amounts.
     Long(Vec<i64>),
     Text(Vec<ByteArray>),
-    /// Texts, some of which are missing.
     OptionalText(Vec<Option<ByteArray>>),
 }
 
@@ -26,7 +22,6 @@ pub enum Column {
 pub type Field<'a> = (&'a str, Column);
 
 impl Column {
-    /// Whether its values are texts.
     pub fn is_text(&self) -> bool {
         matches!(self, Column::Text(_) | Column::OptionalText(_))
     }
@@ -75,7 +70,6 @@ fn write_optional<T: DataType>(
     Ok(())
 }
 
-/// A file that is being written.
 pub struct Table<W: Write + Send>(SerializedFileWriter<W>);
 
 impl<W: Write + Send> Table<W> {

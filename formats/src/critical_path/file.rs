@@ -10,7 +10,6 @@ use crate::fields::{Field, by_number, structures};
 use crate::sealed::{FileError, Kind};
 use std::collections::BTreeMap;
 
-/// The kind of the file.
 pub static KIND: Kind = Kind {
     name: "critical path",
     magic: *b"HPCRPATH",
@@ -18,7 +17,6 @@ pub static KIND: Kind = Kind {
     minor: 0,
     remedy: "measure again, with the hpcrun-rs of hpcprof-rs's release",
 };
-/// Extension of the files.
 pub const EXTENSION: &str = "hpcpath";
 
 /// The file of a process image in its measurement directory.
@@ -131,7 +129,6 @@ impl Field for Option<Rank<u32>> {
 }
 
 impl CriticalPath {
-    /// The bytes of a file.
     pub fn encode(&self) -> Vec<u8> {
         // Every site once, in ascending order.
         let sites: BTreeMap<Site, u32> = self.places().map(|site| (site.clone(), 0)).collect();
@@ -145,7 +142,6 @@ impl CriticalPath {
         bytes
     }
 
-    /// Reads the bytes of a file.
     pub fn decode(data: &[u8]) -> Result<CriticalPath, FileError> {
         let (.., payload) = KIND.open(data)?;
         let read: Option<(Vec<Site>, Numbered)> = Field::read(&mut ByteReader::new(payload));

@@ -4,7 +4,6 @@
 use super::{OnPath, ProcedureName, Segment};
 use serde::{Deserialize, Serialize};
 
-/// See the module.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Rank<P> {
     /// The same for all processes of the job, and for no other job.
@@ -23,16 +22,13 @@ pub struct Rank<P> {
     pub segments: Vec<(Option<u32>, Segment<P>)>,
     /// Samples on the path, in lists, each with the index of the list that it adds to, which comes earlier.
     pub contexts: Vec<(Option<u32>, Vec<OnPath>)>,
-    /// The exports in order.
     pub exports: Vec<Export<P>>,
 }
 
 /// An export: the path up to some point, on its way to another process.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Export<P> {
-    /// Its length.
     pub length: u64,
-    /// Its last segment.
     pub last: Segment<P>,
     /// Index of the segment before that.
     pub before: Option<u32>,
@@ -45,16 +41,12 @@ pub struct Export<P> {
 /// The part of a process in a path through several.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct RankShare {
-    /// Its rank.
     pub rank: u32,
-    /// Its activity.
     pub work: u64,
-    /// Its activity on the path.
     pub on_path: u64,
 }
 
 impl<P> Rank<P> {
-    /// All segments.
     pub fn segments(&self) -> impl Iterator<Item = &Segment<P>> {
         let shared = self.segments.iter().map(|(_, segment)| segment);
         shared.chain(self.exports.iter().map(|export| &export.last))

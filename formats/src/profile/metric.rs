@@ -83,16 +83,12 @@ numbered! {
     }
 }
 
-/// A metric of a profile.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Metric {
     /// Its name, of at most [`METRIC_NAME_SIZE`] bytes, which no other metric of the profile has.
     pub name: String,
-    /// What its amounts are measured in.
     pub unit: Unit,
-    /// How its values combine.
     pub aggregation: Aggregation,
-    /// What the words of its values are.
     pub representation: Representation,
     /// Base units that a value of 1 stands for; finite and positive.
     pub scale: f64,
@@ -192,7 +188,6 @@ pub fn wait_metric(name: &str) -> Metric {
     }
 }
 
-/// Reads the table of a header.
 pub(super) fn parse(data: &[u8]) -> Result<Vec<Metric>, ProfileError> {
     let count = u32_at(data, header::METRIC_COUNT) as usize;
     if count > MAX_METRICS {

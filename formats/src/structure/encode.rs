@@ -129,7 +129,6 @@ enum Table {
 }
 
 impl Structure {
-    /// The bytes of a structure file.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         // Writing to memory does not fail.

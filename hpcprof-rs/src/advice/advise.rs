@@ -10,7 +10,6 @@ use crate::render::style::Style;
 use serde_json::{Value, json};
 use std::io::{self, Write};
 
-/// Version of the JSON.
 const SCHEMA: &str = "hpcprof-rs/advice/1";
 
 impl Finding {
@@ -38,7 +37,6 @@ impl Finding {
     }
 }
 
-/// Prints the advice of a database.
 pub fn print(catalogue: &Catalogue, is_json: bool, style: Style, out: &mut impl Write) -> Result<()> {
     let found = catalogue.advice()?;
     match is_json {

@@ -20,20 +20,15 @@ impl Default for Thresholds {
 /// A cell of the efficiency table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
-    /// Idleness low, overhead low.
     Effective,
-    /// Idleness low, overhead high.
     Coarsen,
-    /// Idleness high, overhead low.
     Refine,
-    /// Both high.
     Change,
     /// Most of its time goes into this procedure, which waits without blocking.
     Spins(&'static str),
 }
 
 impl Verdict {
-    /// The verdict for a context's values.
     pub fn of(values: &[i64], thresholds: Thresholds) -> Verdict {
         let total = effort(values).max(1) as f64;
         let share = |metric: usize| values[metric] as f64 * 100.0 / total;
@@ -45,7 +40,6 @@ impl Verdict {
         }
     }
 
-    /// What to do, in a few words.
     pub fn advice(self) -> String {
         match self {
             Verdict::Effective => "effective: tune serial code".to_owned(),

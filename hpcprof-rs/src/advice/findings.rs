@@ -305,7 +305,6 @@ impl Finder<'_> {
         around.find(|node| self.view.node(*node).label.parallel_loop(&self.catalogue.code).is_some())
     }
 
-    /// The parallel loop that a node is or lies in.
     fn loop_around(&self, node: u32) -> Option<&ParallelLoop> {
         self.view.node(self.region(node)?).label.parallel_loop(&self.catalogue.code)
     }
@@ -321,7 +320,6 @@ impl Finder<'_> {
         }
     }
 
-    /// More threads work than there are cores.
     fn oversubscribed(&self) -> Result<Option<Finding>> {
         let run = &self.catalogue.statistics;
         if !quality::competes(run) {

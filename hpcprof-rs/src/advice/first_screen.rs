@@ -22,7 +22,6 @@ use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// Lines of the screen.
 const LINES: usize = 25;
 /// Most and fewest rows of the table of contexts.
 const CONTEXTS: (usize, usize) = (10, 4);
@@ -36,7 +35,6 @@ const LEAST_GAIN: f64 = 0.05;
 /// Idleness and overhead of less than this share of the effort are not what to look at next.
 const LEAST_LOSS: f64 = 0.1;
 
-/// Prints the first screen.
 pub fn print(
     catalogue: &Catalogue,
     thresholds: Thresholds,
@@ -88,7 +86,6 @@ const UNNAMED: &str = "generated code has no names: have its compiler write a ma
 /// Which verdicts the figures can carry.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Judged {
-    /// All.
     All,
     /// Of a serial program only that a context spins.
     Spinning,
@@ -101,7 +98,6 @@ struct Screen<'a> {
     run: &'a Statistics,
     /// About the measurement.
     notes: Vec<String>,
-    /// What is worth doing.
     advice: Vec<String>,
     view: &'a View,
     judged: Judged,

@@ -9,7 +9,6 @@ use hpcstruct_rs::known::{self, Kind};
 /// Owners, those that a user cares about most first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Owner {
-    /// The program's own.
     Program,
     /// A library that the program uses.
     Library,
@@ -19,7 +18,6 @@ pub enum Owner {
     System,
 }
 
-/// The owner of each procedure.
 pub fn owners(catalogue: &Catalogue) -> Vec<Owner> {
     let code = &catalogue.code;
     let is_program = |path: &str| catalogue.statistics.executables.iter().any(|e| e == path);

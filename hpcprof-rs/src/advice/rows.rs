@@ -30,16 +30,13 @@ pub struct Row {
     pub rest: bool,
     /// The procedure that has most of its work, if it is another one.
     pub mostly: Option<String>,
-    /// Its values.
     pub values: Vec<i64>,
-    /// Its cell of the table.
     pub verdict: Verdict,
     /// Of its time what goes into waiting without blocking.
     pub waits: TimeIn,
 }
 
 impl Row {
-    /// Where it is.
     pub fn place(&self, view: &View, code: &Code) -> String {
         let label = view.node(self.location).label;
         match (label.location(code), label.module(code)) {

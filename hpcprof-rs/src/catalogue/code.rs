@@ -7,7 +7,6 @@ use crate::model::tree::{Call, Label, TreeNode};
 use hpc_formats::structure::Origin;
 use rusqlite::{Connection, Result, Row};
 
-/// Reads all names.
 pub(super) fn read(connection: &Connection) -> Result<Code> {
     let sql = "SELECT id, path FROM file ORDER BY id";
     let files: Vec<String> = rows(connection, sql, 1, |row| row.get(1))?;
@@ -100,7 +99,6 @@ pub(super) fn scope(row: &Row<'_>, first: usize, code: &Code) -> Result<TreeNode
     })
 }
 
-/// Reads a context of each scope.
 pub(super) fn read_scopes(connection: &Connection, code: &Code) -> Result<Vec<TreeNode>> {
     let sql = format!("SELECT s.id, {SCOPE_COLUMNS} FROM scope s ORDER BY s.id");
     rows(connection, &sql, 1, |row| scope(row, 1, code))

@@ -6,7 +6,6 @@ use parquet::errors::{ParquetError, Result};
 use parquet::file::metadata::ColumnChunkMetaData;
 use parquet::file::reader::RowGroupReader;
 
-/// A column, and what was read of it last.
 pub(super) struct Column<T: DataType> {
     reader: ColumnReaderImpl<T>,
     /// The values of the rows that have one.
@@ -38,7 +37,6 @@ impl<T: DataType> Column<T> {
         Ok(Column { reader: get_typed_column_reader(reader), values: Vec::new(), levels: Vec::new() })
     }
 
-    /// Reads the next rows.
     pub(super) fn read(&mut self, rows: usize) -> Result<()> {
         let Column { reader, values, levels } = self;
         values.clear();
@@ -58,7 +56,6 @@ impl<T: DataType> Column<T> {
         }
     }
 
-    /// Passes over the next rows.
     pub(super) fn skip(&mut self, rows: usize) -> Result<()> {
         self.reader.skip_records(rows).map(|_| ())
     }
@@ -71,7 +68,6 @@ impl<T: DataType> Column<T> {
     }
 }
 
-/// How many rows a row group has.
 pub(super) fn row_count(group: &dyn RowGroupReader) -> usize {
     usize::try_from(group.metadata().num_rows()).unwrap_or(0)
 }

@@ -14,13 +14,11 @@ use std::sync::Arc;
 /// A process that tracked its critical path.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TrackedProcess {
-    /// Its id in the database.
     id: i64,
     /// Key of its run.
     pub run: String,
     /// Name of its host; empty if unknown.
     pub host: String,
-    /// The process's id on its host.
     pub pid: u32,
     pub program: String,
     /// Cores that it may use; at least 1.

@@ -7,15 +7,12 @@ use crate::error::Result;
 use crate::model::tree::TreeNode;
 use rusqlite::Result as SqlResult;
 
-/// A context of the folded tree.
 #[derive(Clone, PartialEq, Debug)]
 pub struct FoldedContext {
     /// What it is. Its parent is not filled in.
     pub node: TreeNode,
     pub key: i64,
-    /// Its values and those of all contexts below it.
     pub inclusive: Vec<i64>,
-    /// Its own values.
     pub exclusive: Vec<i64>,
     /// Its row, and the last row below it.
     rows: (i64, i64),
@@ -53,7 +50,6 @@ impl Catalogue {
         })
     }
 
-    /// The sums of all metrics.
     pub fn totals(&self) -> Result<Vec<i64>> {
         self.query(|connection| {
             let mut totals = vec![0; self.metrics.len()];
@@ -66,7 +62,6 @@ impl Catalogue {
         })
     }
 
-    /// The position of the metric with an id.
     pub(super) fn metric_at(&self, id: i64) -> SqlResult<usize> {
         let metric = usize::try_from(id).ok();
         let metric = metric.filter(|m| *m < self.metrics.len());

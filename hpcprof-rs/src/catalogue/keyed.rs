@@ -26,7 +26,6 @@ pub(super) fn add_range(ranges: &mut Ranges, context: (i64, i64)) {
 }
 
 impl Catalogue {
-    /// The contexts of keys.
     pub fn ranges_of(&self, keys: &FastSet<i64>) -> Result<FastMap<i64, Ranges>> {
         self.query(|connection| {
             let mut found: FastMap<i64, Ranges> = FastMap::default();

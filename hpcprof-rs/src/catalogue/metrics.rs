@@ -10,7 +10,6 @@ use rusqlite::{Connection, Result};
 
 pub use crate::model::metrics::{FIXED, IDLENESS, OVERHEAD, WORK};
 
-/// Name of work, idleness and overhead together.
 pub const EFFORT: &str = "effort";
 
 /// Work, idleness and overhead together.
@@ -31,7 +30,6 @@ pub fn sum(values: impl Iterator<Item = i64>) -> i64 {
 /// What nodes are compared by.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum MetricSelector<'a> {
-    /// Work, idleness and overhead together.
     Effort,
     /// One metric, by position.
     Metric(usize),
@@ -66,7 +64,6 @@ impl<'a> MetricSelector<'a> {
         }
     }
 
-    /// Whether the values of contexts add up to that of all of them.
     pub fn adds_up(self) -> bool {
         self.derived().is_none_or(Expression::adds_up)
     }
@@ -141,7 +138,6 @@ impl<'a> MetricSelector<'a> {
     }
 }
 
-/// Reads the metrics of a database.
 pub(super) fn read(connection: &Connection) -> Result<Vec<Metric>> {
     let sql = "SELECT id, name, unit, aggregation, part_of, description FROM metric ORDER BY id";
     rows(connection, sql, 0, |row| {

@@ -64,18 +64,13 @@ impl Projection {
     }
 }
 
-/// An open database.
 #[derive(Debug)]
 pub struct Catalogue {
-    /// The directory.
     pub path: PathBuf,
-    /// Metrics by position.
     pub metrics: Vec<Metric>,
-    /// Names of code.
     pub code: Code,
     /// The spans of the longest critical path without procedures, by procedure.
     pub zeroed_spans: FastMap<u32, i64>,
-    /// About the runs as a whole.
     pub statistics: Statistics,
     connection: Connection,
 }
@@ -143,7 +138,6 @@ impl Catalogue {
         read(&self.connection).map_err(|e| damaged(&self.path, &e))
     }
 
-    /// Reads all contexts of a projection.
     pub fn contexts(&self, projection: Projection) -> Result<Tree> {
         let (contexts, same_as): (i64, Option<String>) = self.query(|connection| {
             let sql = "SELECT contexts, same_as FROM projection WHERE name = ?";
@@ -177,12 +171,10 @@ impl Catalogue {
         position.map_or(0, |at| values[at])
     }
 
-    /// The standard errors of its values.
     pub fn errors(&self) -> Errors<'_> {
         Errors { metrics: &self.metrics, samples: self.statistics.samples }
     }
 
-    /// Whether a critical path was tracked.
     pub fn is_tracked(&self) -> bool {
         self.metrics.iter().any(|m| m.name == ON_PATH)
     }

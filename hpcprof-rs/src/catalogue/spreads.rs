@@ -16,11 +16,8 @@ pub struct Spread {
     pub takers: u32,
     /// Work of all of them.
     pub sum: i64,
-    /// Least work of a thread.
     pub least: i64,
-    /// Most work of a thread.
     pub most: i64,
-    /// Standard deviation.
     pub sigma: f64,
 }
 

@@ -7,7 +7,6 @@ use crate::model::advice::Advice;
 use crate::model::tree::Tree;
 
 impl Catalogue {
-    /// What is worth doing, as it was found when the database was built.
     pub fn advice(&self) -> Result<Advice> {
         self.query(|connection| {
             let json: String = connection.query_row("SELECT json FROM advice", [], |row| row.get(0))?;

@@ -13,7 +13,6 @@ use parquet::errors::{ParquetError, Result as ParquetResult};
 use parquet::file::reader::{FileReader, RowGroupReader};
 use std::collections::BTreeMap;
 
-/// Rows that are read together.
 const BATCH: usize = 1 << 16;
 
 /// Contexts of the folded tree: ranges of ids with their ends, in order, none within another one.

@@ -16,22 +16,18 @@ pub struct Thread {
     pub host: String,
     /// Its process: a number that is unique in the database.
     pub process: i64,
-    /// The process's id on its host.
     pub pid: u32,
-    /// The process's program.
     pub program: String,
     /// Its number in the process, from 1 in the order of creation.
     pub ordinal: u32,
     /// The kernel's id.
     pub tid: u32,
     pub name: String,
-    /// Samples that it took.
     pub samples: i64,
     /// CPU time by the kernel; 0 if unknown.
     pub cpu_ns: i64,
     /// Time in spinning waits and in searches for work.
     pub spinning_ns: i64,
-    /// Values by metric.
     pub values: Vec<i64>,
 }
 

@@ -48,14 +48,12 @@ impl Edge {
 }
 
 impl Slice {
-    /// When it ends.
     pub fn end(&self) -> i64 {
         self.start.saturating_add(self.duration)
     }
 }
 
 impl Catalogue {
-    /// Whether a trace was kept.
     pub fn is_traced(&self) -> Result<bool> {
         Ok(!self.files(schema::TRACES, schema::TRACE_FILE)?.is_empty())
     }
@@ -73,7 +71,6 @@ impl Catalogue {
         Ok(())
     }
 
-    /// All edges.
     pub fn edges(&self) -> Result<Vec<Edge>> {
         let starts = self.starts()?;
         let mut edges = Vec::new();

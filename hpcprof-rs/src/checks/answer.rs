@@ -18,7 +18,6 @@ const SHARE_PRECISION: f64 = 0.05;
 /// What both databases have from this percentage of the effort on tells how the machine's speed changed.
 const COMPARED_PERCENT: f64 = 1.0;
 
-/// What became of a condition.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Outcome {
     /// It holds, or what it misses by may be chance.
@@ -40,14 +39,10 @@ impl Outcome {
     }
 }
 
-/// The answer to a condition.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Answer {
-    /// The condition.
     pub condition: String,
-    /// Whether it holds.
     pub outcome: Outcome,
-    /// The unit of the values.
     pub unit: Unit,
     /// The left side; `None` if it is undefined.
     pub value: Option<f64>,

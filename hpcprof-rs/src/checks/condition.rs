@@ -27,14 +27,11 @@ pub struct Quantity {
     adds_up: bool,
 }
 
-/// A condition.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Condition {
     /// As the user wrote it.
     pub text: String,
-    /// What is compared.
     pub left: Expression,
-    /// With what.
     pub right: Expression,
     /// Whether the left side must not be the larger one; else not the smaller one.
     pub is_upper_limit: bool,
@@ -43,7 +40,6 @@ pub struct Condition {
 }
 
 impl Condition {
-    /// Reads a condition over the metrics of a database.
     pub fn parse(text: &str, catalogue: &Catalogue) -> Result<Condition> {
         let Some((left, (sign, is_upper_limit), right)) = split(text) else {
             let problem = format!("`{text}` compares nothing: give a condition, as 'idleness/effort <= 0.2'");
@@ -64,13 +60,11 @@ impl Condition {
         Ok(Condition { text: text.trim().to_owned(), left, right, is_upper_limit, quantities })
     }
 
-    /// Whether it compares two databases.
     pub fn has_baseline(&self) -> bool {
         let is_baseline = |at: usize| self.quantities[at].name == BASELINE;
         self.right.variables().any(is_baseline)
     }
 
-    /// Whether a quantity occurs in it.
     pub fn uses(&self, quantity: usize) -> bool {
         self.left.variables().chain(self.right.variables()).any(|at| at == quantity)
     }

@@ -24,7 +24,6 @@ enum Part {
 /// What a database says of quantities.
 #[derive(Clone, Debug)]
 pub struct Figures<'a> {
-    /// The database.
     pub catalogue: &'a Catalogue,
     /// Values in a run, in stored units.
     pub means: Vec<f64>,
@@ -37,10 +36,8 @@ pub struct Figures<'a> {
     by_run: Vec<Vec<f64>>,
 }
 
-/// A variance.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Variance {
-    /// All of it.
     pub all: f64,
     /// The square of the part that is known from few runs, by the degrees of freedom of that.
     pub by_freedom: f64,

@@ -19,10 +19,8 @@ pub enum CheckFormat {
     Junit,
 }
 
-/// Version of the JSON.
 const SCHEMA: &str = "hpcprof-rs/check/1";
 
-/// Prints all answers.
 pub fn print(answers: &[Answer], format: CheckFormat, out: &mut impl Write) -> io::Result<()> {
     match format {
         CheckFormat::Text => answers.iter().try_for_each(|of| writeln!(out, "{}", line(of))),

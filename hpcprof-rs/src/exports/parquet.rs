@@ -7,7 +7,6 @@ use parquet::data_type::ByteArray;
 use parquet::file::properties::WriterProperties;
 use std::io::{self, Seek, Write};
 
-/// Contexts that are written together.
 const ROWS: usize = 1 << 16;
 
 pub(super) fn write(stacks: &Stacks<'_>, out: &mut dyn Write) -> io::Result<()> {

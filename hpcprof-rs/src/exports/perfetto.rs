@@ -119,7 +119,6 @@ const NEEDS_STATE: u32 = 2;
 /// Packets that are encoded together.
 const PORTION: usize = 4096;
 
-/// Writes the trace of a database.
 pub(super) fn write(
     timeline: &mut Timeline<'_>,
     (slices, edges): (&[Slice], &[Edge]),

@@ -16,7 +16,6 @@ use std::path::Path;
 /// A metric, by its position in a context's amounts.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Metric {
-    /// Its name, as in the views.
     pub name: String,
     /// Unit of its amounts, which are nanoseconds if it is a time.
     pub unit: Unit,
@@ -62,7 +61,6 @@ pub struct Stacks<'a> {
 }
 
 impl<'a> Stacks<'a> {
-    /// Reads and folds the contexts of a database.
     pub fn read(catalogue: &'a Catalogue, options: FoldOptions) -> Result<Stacks<'a>> {
         let tree = catalogue.contexts(options.projection)?;
         let tree = fold(&tree, &catalogue.code, options).tree;
@@ -87,7 +85,6 @@ impl<'a> Stacks<'a> {
         0..self.tree.nodes.len() as u32
     }
 
-    /// The calling or enclosing context.
     pub fn caller(&self, context: u32) -> Option<u32> {
         self.tree.nodes[context as usize].parent
     }
@@ -106,12 +103,10 @@ impl<'a> Stacks<'a> {
         &self.tree.exclusive.of(context)[..self.metrics.len()]
     }
 
-    /// Whether a context has amounts of its own.
     pub fn has_own(&self, context: u32) -> bool {
         self.own(context).iter().any(|amount| *amount != 0)
     }
 
-    /// The amounts of a context and of all that it calls.
     pub fn inclusive(&self, context: u32) -> &[i64] {
         &self.inclusive.of(context)[..self.metrics.len()]
     }
@@ -131,7 +126,6 @@ impl<'a> Stacks<'a> {
         matches!(node.label, Label::Line(_)) && node.parent.is_some()
     }
 
-    /// The frame of a context itself.
     pub fn frame(&self, context: u32) -> Frame {
         self.frame_at(self.label(context), self.header(context))
     }
@@ -188,17 +182,14 @@ impl<'a> Stacks<'a> {
         }
     }
 
-    /// The path of a source file.
     pub fn file(&self, index: u32) -> String {
         clean(self.catalogue.code.file(index))
     }
 
-    /// The path of the load module.
     pub fn module(&self, label: Label) -> Option<String> {
         label.module(&self.catalogue.code).map(clean)
     }
 
-    /// Whose code it is.
     pub fn origin(&self, label: Label) -> Origin {
         match label {
             Label::ParallelLoop(_) => Origin::Runtime,
@@ -206,7 +197,6 @@ impl<'a> Stacks<'a> {
         }
     }
 
-    /// The program with its arguments.
     pub fn program(&self) -> String {
         clean(&self.catalogue.statistics.program)
     }
@@ -217,12 +207,10 @@ impl<'a> Stacks<'a> {
         first.map(|path| clean(path))
     }
 
-    /// Wall time of the runs, nanoseconds.
     pub fn wall_ns(&self) -> i64 {
         self.catalogue.statistics.wall_ns
     }
 
-    /// Distance between samples, nanoseconds.
     pub fn period_ns(&self) -> i64 {
         self.catalogue.statistics.period_ns
     }
@@ -237,7 +225,6 @@ impl<'a> Stacks<'a> {
 #[derive(Debug)]
 pub struct Walk<'a> {
     ends: &'a [u32],
-    /// The context to enter next.
     next: u32,
     /// Those that were entered and not left.
     open: Vec<u32>,

@@ -126,12 +126,10 @@ impl Expression {
         &self.text
     }
 
-    /// The unit of its values.
     pub fn unit(&self) -> Unit {
         self.meaning.unit
     }
 
-    /// Whether values of several contexts add up.
     pub fn adds_up(&self) -> bool {
         self.meaning.growth == Growth::Linear
     }
@@ -205,7 +203,6 @@ fn extreme(last: &mut impl FnMut() -> f64, arguments: usize, choose: fn(f64, f64
     })
 }
 
-/// The meaning of a whole expression.
 fn meaning(steps: &[Step], variables: &[Variable<'_>]) -> Result<Meaning, Problem> {
     let mut stack: Vec<Meaning> = Vec::new();
     for step in steps {

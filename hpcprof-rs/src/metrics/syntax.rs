@@ -16,19 +16,13 @@ const MOST_NESTED: usize = 64;
 /// What to do with a stack of values.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) enum Operation {
-    /// Push a number.
     Number(f64),
     /// Push the value of the variable with this position.
     Variable(usize),
-    /// Replace the last.
     Negate,
-    /// Replace the last two.
     Add,
-    /// Replace the last two.
     Subtract,
-    /// Replace the last two.
     Multiply,
-    /// Replace the last two.
     Divide,
     /// Replace the last values, of this number, by the least of them.
     Least(usize),
@@ -46,19 +40,14 @@ pub(super) struct Step {
 /// Why a text is no expression.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Fault {
-    /// The text does not go on as it must.
     #[error("expected {0}")]
     Expected(&'static str),
-    /// A name that is not known.
     #[error("no metric `{0}`")]
     UnknownName(String),
-    /// A quote without its end.
     #[error("the quote does not end")]
     OpenQuote,
-    /// A number that is not finite.
     #[error("the number is too large")]
     TooLarge,
-    /// Too many parentheses within one another.
     #[error("more than {MOST_NESTED} parentheses within one another")]
     TooDeep,
     /// Units that do not go together, or no metric at all.

@@ -15,13 +15,9 @@ pub struct Unit {
 const NAMES: [(&str, &str); 3] = [("seconds", "second"), ("count", "count"), ("bytes", "byte")];
 
 impl Unit {
-    /// Time.
     pub const SECONDS: Unit = Unit { powers: [1, 0, 0] };
-    /// A number of events.
     pub const COUNT: Unit = Unit { powers: [0, 1, 0] };
-    /// An amount of memory.
     pub const BYTES: Unit = Unit { powers: [0, 0, 1] };
-    /// A plain number.
     pub const RATIO: Unit = Unit { powers: [0, 0, 0] };
 
     /// The stored amount of one of it: time is stored in nanoseconds.

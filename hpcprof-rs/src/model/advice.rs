@@ -10,11 +10,9 @@ pub enum Cause {
     Serial,
     /// Of several threads one works at a time.
     TurnTaking,
-    /// Some threads have more work than others.
     Imbalance,
     /// Fewer threads work than there are cores.
     LowParallelism,
-    /// Tasks are too small for what they cost.
     SmallTasks,
     /// The runtime, locks or the like.
     Overhead,
@@ -33,7 +31,6 @@ pub enum Cause {
 /// One thing to do.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Finding {
-    /// What limits it.
     pub cause: Cause,
     /// The context; empty: the program.
     pub name: String,

@@ -3,7 +3,6 @@
 use crate::model::tree::SourceLocation;
 use hpc_formats::structure::Origin;
 
-/// A load module.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Module {
     /// Path, or `[vdso]`.
@@ -21,7 +20,6 @@ pub struct Procedure {
     /// Index of its module.
     pub module: Option<u32>,
     pub declared: Option<SourceLocation>,
-    /// Whose code it is.
     pub origin: Origin,
     /// Position of a loop among those of its procedure, sampled or not; else 0.
     pub position: u32,
@@ -65,7 +63,6 @@ impl SplitCounts {
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ParallelLoop {
-    /// What it is called.
     pub name: String,
     /// Whether the name is the source's.
     pub quoted: bool,
@@ -93,12 +90,9 @@ impl ParallelLoop {
     }
 }
 
-/// All names.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Code {
-    /// Paths of source files.
     pub files: Vec<String>,
-    /// Load modules.
     pub modules: Vec<Module>,
     pub procedures: Vec<Procedure>,
     /// Loops and partial roots.
@@ -107,12 +101,10 @@ pub struct Code {
 }
 
 impl Code {
-    /// The path of a source file.
     pub fn file(&self, index: u32) -> &str {
         &self.files[index as usize]
     }
 
-    /// The path of a load module.
     pub fn module(&self, index: u32) -> &str {
         &self.modules[index as usize].path
     }
@@ -121,7 +113,6 @@ impl Code {
         &self.procedures[index as usize]
     }
 
-    /// The path of a procedure's load module.
     pub fn module_of(&self, procedure: &Procedure) -> Option<&str> {
         procedure.module.map(|m| self.module(m))
     }

@@ -43,9 +43,7 @@ pub struct ContextTree {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Part {
-    /// User-level call paths.
     Logical = 1,
-    /// Machine call paths.
     Physical = 2,
 }
 
@@ -86,17 +84,14 @@ impl ContextTree {
         (0..self.len() as u32).map(ContextIndex)
     }
 
-    /// How many contexts there are.
     pub fn len(&self) -> usize {
         self.contexts.keys().len()
     }
 
-    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.contexts.keys().is_empty()
     }
 
-    /// Says that samples belong to a context of a projection.
     pub fn mark_sampled(&mut self, context: ContextIndex, part: Part) {
         self.mark(context, part as u8);
     }
@@ -113,7 +108,6 @@ impl ContextTree {
         self.sampled.get(context.0 as usize).copied().unwrap_or(0)
     }
 
-    /// Whether samples belong to a context of a projection.
     pub fn is_sampled(&self, context: ContextIndex, part: Part) -> bool {
         self.sampled_in(context) & part as u8 != 0
     }

@@ -18,16 +18,12 @@ pub struct Known {
 /// A critical path. Threads are ordinals.
 pub type CriticalPath = path::CriticalPath<Arc<path::Place>, Known>;
 
-/// A part of it.
 pub type Segment = path::Segment<Arc<path::Place>>;
 
-/// A place that begins activity.
 pub type Start = path::Start<Arc<path::Place>>;
 
-/// The path at a moment.
 pub type Moment = path::Moment<Known>;
 
-/// A procedure's part in it, with what it calls.
 pub type Procedure = path::Procedure<Known>;
 
 /// A path whose places are numbers; of procedures also whether they are the user's own.

@@ -18,7 +18,6 @@ const SQUARE_NS: f64 = 1e6;
 /// What standard errors follow from, beside a context's values.
 #[derive(Clone, Copy, Debug)]
 pub struct Errors<'a> {
-    /// The metrics of the values.
     pub metrics: &'a [Metric],
     /// Samples of all contexts.
     pub samples: i64,
@@ -28,7 +27,6 @@ pub struct Errors<'a> {
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Sampled {
     pub amount: f64,
-    /// Its standard error.
     pub error: f64,
     /// The product of two such is the covariance, less its sign, of amounts that share a number of samples.
     pub shared: f64,
@@ -77,7 +75,6 @@ impl Errors<'_> {
         self.sums(Some(metric), values).map(|sums| self.sampled(sums))
     }
 
-    /// Work, idleness and overhead together.
     pub fn of_effort(self, values: &[i64]) -> Sampled {
         self.sampled(self.sums(None, values).unwrap_or_default())
     }

@@ -20,7 +20,6 @@ pub struct ProcessSummary {
     pub end: Option<End>,
     /// Monotonic clock at the end, or at the last sample, nanoseconds.
     pub end_ns: u64,
-    /// Threads seen.
     pub threads: u32,
     /// Least distance of its samples, nanoseconds: the period, or what the kernel's tick allows.
     pub distance_ns: u64,
@@ -44,7 +43,6 @@ impl ProcessSummary {
 pub struct ThreadSummary {
     /// Index of its process in [`Experiment::processes`].
     pub process: usize,
-    /// The header of its profile.
     pub header: Header,
     /// Samples in the tree.
     pub samples: u64,
@@ -63,7 +61,6 @@ pub struct ThreadSummary {
 }
 
 impl ThreadSummary {
-    /// Adds to a total.
     pub fn add(&mut self, metric: &str, amount: i64) {
         if amount != 0 {
             let slot = self.totals.entry(metric.to_owned()).or_insert(0);
@@ -75,9 +72,7 @@ impl ThreadSummary {
 /// Samples that are lost or partial, and the time that they stand for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Loss {
-    /// How many.
     pub samples: u64,
-    /// Their time, nanoseconds.
     pub nanoseconds: u64,
 }
 
@@ -93,18 +88,14 @@ impl Loss {
 pub struct Missing {
     /// Whose, why, and what can be done.
     pub what: String,
-    /// How much, nanoseconds.
     pub nanoseconds: u64,
 }
 
 /// A program that processes of the run started and that was not profiled.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct UnprofiledProgram {
-    /// Path of the executable.
     pub program: String,
-    /// Why.
     pub reason: String,
-    /// How often it was started.
     pub times: u32,
 }
 
@@ -122,7 +113,6 @@ impl std::fmt::Display for UnprofiledProgram {
 pub struct Host {
     /// Its name; empty when unknown.
     pub name: String,
-    /// Id of the boot.
     pub boot: String,
 }
 
@@ -137,7 +127,6 @@ pub struct Run {
     pub set: usize,
     /// The job's id, from its launcher; empty when there is none.
     pub job: String,
-    /// The measurement directory.
     pub directory: String,
     /// What the user typed; empty where that is not known.
     pub command: Vec<String>,
@@ -150,7 +139,6 @@ pub struct Run {
 /// Everything that a database holds beside the values of threads.
 #[derive(Debug, Default)]
 pub struct Experiment {
-    /// Hosts, by name and boot.
     pub hosts: Vec<Host>,
     /// Runs, in the order of the directories.
     pub runs: Vec<Run>,
@@ -162,22 +150,17 @@ pub struct Experiment {
     pub losses: BTreeMap<(usize, String), Loss>,
     /// CPU time that no sample stands for, largest first.
     pub missing: Vec<Missing>,
-    /// Programs that ran unprofiled.
     pub unprofiled: Vec<UnprofiledProgram>,
     /// Critical paths of the processes that tracked theirs, by index of the process.
     pub critical_paths: Vec<(usize, CriticalPath)>,
-    /// Metrics, by position.
     pub metrics: Vec<Metric>,
-    /// Names of code.
     pub code: Code,
-    /// How many contexts the logical projection has.
     pub logical_contexts: u32,
     /// The same of the physical projection; `None` where they are the same contexts.
     pub physical_contexts: Option<u32>,
 }
 
 impl Experiment {
-    /// Counts lost or partial samples of a process.
     pub fn add_loss(&mut self, process: usize, cause: &str, loss: Loss) {
         self.losses.entry((process, cause.to_owned())).or_default().add(loss);
     }

@@ -39,7 +39,6 @@ impl<K: Copy + Eq + Hash> DenseSet<K> {
         *entry.or_insert_with(add).get()
     }
 
-    /// The number of a key that is there.
     pub fn find(&self, key: &K) -> Option<u32> {
         let is_it = |number: &u32| self.keys[*number as usize] == *key;
         self.numbers.find(hash(key), is_it).copied()

@@ -56,7 +56,6 @@ pub fn contexts(nodes: impl ExactSizeIterator<Item = TreeNode>, code: &Code) -> 
     keys.into_iter().map(|(key, _)| key).collect()
 }
 
-/// The key of a procedure's name.
 pub fn of_name(name: &str) -> u64 {
     StableHash::default().with(plain(name).as_bytes()).0
 }

@@ -39,12 +39,10 @@ impl LoopKey {
     }
 }
 
-/// What is known of a parallel loop.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ParallelLoop {
     /// What it is called: the expression in the source, else made of the adaptors' names.
     pub name: String,
-    /// Whether the name is taken from the source.
     pub name_from_source: bool,
     /// Its line in the source, where that is not the call's.
     pub line: Option<u32>,
@@ -54,7 +52,6 @@ pub struct ParallelLoop {
     pub sharing: u32,
 }
 
-/// The parallel loops of an experiment.
 #[derive(Debug, Default)]
 pub struct ParallelLoops {
     /// All of them, in the order in which they were first met.

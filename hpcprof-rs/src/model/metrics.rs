@@ -5,7 +5,6 @@ use hpc_formats::profile::{Aggregation, SAMPLES, Unit};
 
 /// Position of useful work among the metrics of a database.
 pub const WORK: usize = 0;
-/// Position of idleness.
 pub const IDLENESS: usize = 1;
 /// Position of overhead. Its categories follow, in their order; then samples, then what else was counted.
 pub const OVERHEAD: usize = 2;
@@ -23,13 +22,10 @@ pub const ZEROED: &str = "zeroed";
 pub struct Metric {
     /// Stable name, as in the JSON views.
     pub name: String,
-    /// Unit of its values.
     pub unit: Unit,
-    /// How values add up.
     pub aggregation: Aggregation,
     /// Position of the metric that this one is a part of.
     pub part_of: Option<usize>,
-    /// One sentence.
     pub description: String,
 }
 

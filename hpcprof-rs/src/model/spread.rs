@@ -9,7 +9,6 @@ pub struct Spread {
     sum_of_squares: u128,
     /// Least amount of a thread that has any.
     pub least: i64,
-    /// Largest amount.
     pub most: i64,
     pub threads: u32,
 }

@@ -16,17 +16,14 @@ pub struct Statistics {
     pub event: String,
     /// Sampling period of the first process.
     pub period_ns: i64,
-    /// Paths of the processes' executables.
     pub executables: Vec<String>,
     /// Runs that were merged; the parts of one job are one run.
     pub runs: usize,
     /// Parts of runs: measurement directories, by host.
     pub parts: usize,
-    /// Names of the hosts.
     pub hosts: Vec<String>,
     /// Cores that idleness is computed against on average, of all hosts of a run; the largest run's.
     pub cores: u32,
-    /// Threads of all processes.
     pub threads: u64,
     /// From the first start to the last end, summed over the runs, each of which has its own clock. Hosts of
     /// one run worked at the same time.
@@ -45,13 +42,11 @@ pub struct Statistics {
     pub sampled_ns: i64,
     /// The same of those whose path reaches the program's entry.
     pub rooted_ns: i64,
-    /// Lost and partial samples by cause.
     pub lost: BTreeMap<String, i64>,
     /// The time that they stand for.
     pub lost_ns: BTreeMap<String, i64>,
     /// CPU time that no sample stands for, with whose it is.
     pub missing: Vec<(String, i64)>,
-    /// Programs that ran unprofiled.
     pub unprofiled: Vec<UnprofiledProgram>,
     /// Samples in tasks whose callers the task runtime does not tell, by runtime.
     pub unknown_caller_samples: BTreeMap<String, i64>,
@@ -70,7 +65,6 @@ pub struct Statistics {
 }
 
 impl Statistics {
-    /// Of all that was measured.
     pub fn of(experiment: &Experiment) -> Statistics {
         let Experiment { hosts, processes, threads, .. } = experiment;
         let lost = |of: fn(&Loss) -> u64| {
@@ -167,7 +161,6 @@ impl Statistics {
         }
     }
 
-    /// CPU time that no sample stands for.
     pub fn missing_ns(&self) -> i64 {
         sum(self.missing.iter().map(|(_, ns)| *ns))
     }
@@ -200,7 +193,6 @@ struct Run(BTreeMap<usize, OnHost>);
 struct OnHost {
     /// Most cores that a process could use on average.
     cores: f64,
-    /// When each part ran.
     spans: Vec<Span>,
     effort: i64,
     /// Time in which someone worked, as far as samples know.

@@ -27,10 +27,8 @@ pub struct ProcedureIndex(pub u32);
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct FrameIndex(pub u32);
 
-/// A source line.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct Line {
-    /// Path of the file.
     pub file: Text,
     /// Line, from 1.
     pub line: u32,
@@ -51,7 +49,6 @@ pub struct Module {
 }
 
 impl Module {
-    /// The last component of its path.
     pub fn base_name(&self) -> &str {
         base_name(&self.path)
     }
@@ -70,7 +67,6 @@ pub struct Procedure {
     /// Its module; `None` for what is no code (a partial root).
     pub module: Option<ModuleIndex>,
     pub declared: Option<Line>,
-    /// Whose code it is.
     pub origin: Origin,
     /// Position of a loop among those of its procedure, sampled or not; else 0.
     pub position: u32,
@@ -84,7 +80,6 @@ numbered! {
         /// A procedure inlined in its parent.
         Inlined = 2, "inlined";
         Loop = 3, "loop";
-        /// A source line.
         Line = 4, "line";
         /// The root of paths whose outer part is missing.
         Partial = 5, "partial";
@@ -92,7 +87,6 @@ numbered! {
         ParallelLoop = 6, "parallel-loop";
         /// A load module. Of views only, as those that follow.
         Module = 7, "module";
-        /// A source file.
         File = 8, "file";
         /// Contexts that are left out.
         Pruned = 9, "pruned";
@@ -131,11 +125,9 @@ pub struct Frame {
     pub directive: Option<ProcedureIndex>,
 }
 
-/// The tables of names.
 #[derive(Debug, Default)]
 pub struct Symbols {
     texts: NumberedSet<String>,
-    /// Load modules.
     pub modules: NumberedSet<Module>,
     /// Copies of the files that have gone since the measurement.
     pub copies: BTreeMap<ModuleIndex, PathBuf>,
@@ -147,18 +139,15 @@ pub struct Symbols {
 }
 
 impl Symbols {
-    /// The id of a text.
     pub fn intern(&mut self, text: &str) -> Text {
         let known = self.texts.get_index_of(text);
         Text(known.unwrap_or_else(|| self.texts.insert_full(text.to_owned()).0) as u32)
     }
 
-    /// The id of a text that is known.
     pub fn find_text(&self, text: &str) -> Option<Text> {
         self.texts.get_index_of(text).map(|index| Text(index as u32))
     }
 
-    /// The id of a procedure that is known.
     pub fn find_procedure(&self, procedure: &Procedure) -> Option<ProcedureIndex> {
         let index = self.procedures.get_index_of(procedure);
         index.map(|index| ProcedureIndex(index as u32))
@@ -168,7 +157,6 @@ impl Symbols {
         self.texts.get_index(id.0 as usize).map_or("", String::as_str)
     }
 
-    /// A load module.
     pub fn module(&self, id: ModuleIndex) -> &Module {
         &self.modules[id.0 as usize]
     }
@@ -181,7 +169,6 @@ impl Symbols {
         self.text(self.procedure(id).name)
     }
 
-    /// The meaning of an address.
     pub fn frame(&self, id: FrameIndex) -> &Frame {
         &self.frames[id.0 as usize]
     }
@@ -200,12 +187,10 @@ impl Symbols {
         ModuleIndex(self.modules.insert_full(module).0 as u32)
     }
 
-    /// The id of a procedure.
     pub fn add_procedure(&mut self, procedure: Procedure) -> ProcedureIndex {
         ProcedureIndex(self.procedures.insert_full(procedure).0 as u32)
     }
 
-    /// Adds the meaning of an address.
     pub fn add_frame(&mut self, frame: Frame) -> FrameIndex {
         let id = FrameIndex(self.frames.len() as u32);
         self.frames.push(frame);

@@ -6,7 +6,6 @@ use crate::model::symbols::Kind;
 use hpc_formats::structure::Origin;
 use serde::{Deserialize, Serialize};
 
-/// A place in the source.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct SourceLocation {
     /// Index of the file.
@@ -18,11 +17,9 @@ pub struct SourceLocation {
 /// Where a context is called from.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub enum Call {
-    /// Not known.
     Unknown,
     /// The same everywhere.
     Unique(SourceLocation),
-    /// From several places.
     Several,
 }
 
@@ -98,12 +95,10 @@ impl Label {
         }
     }
 
-    /// Whether it is a loop of the machine code.
     pub fn is_loop(self) -> bool {
         matches!(self, Label::Loop(_))
     }
 
-    /// Whether it stands for what is left out.
     pub fn is_pruned(self) -> bool {
         matches!(self, Label::Pruned(_))
     }
@@ -154,7 +149,6 @@ impl Label {
 pub struct TreeNode {
     /// What is above it: the calling or enclosing context.
     pub parent: Option<u32>,
-    /// What it stands for.
     pub label: Label,
     pub call: Call,
     /// Whether it is a task runtime's frame, which has no user-level frame.
@@ -190,7 +184,6 @@ pub struct Values {
 }
 
 impl Values {
-    /// Of no node yet.
     pub fn new(metrics: usize) -> Values {
         Values { metrics, all: Vec::new() }
     }
@@ -205,7 +198,6 @@ impl Values {
         add_all(&mut self.all, &other.all);
     }
 
-    /// How many metrics there are.
     pub fn metrics(&self) -> usize {
         self.metrics
     }
@@ -220,7 +212,6 @@ impl Values {
         &mut self.all
     }
 
-    /// The values of a node.
     pub fn of(&self, node: u32) -> &[i64] {
         let start = node as usize * self.metrics;
         &self.all[start..start + self.metrics]
@@ -243,7 +234,6 @@ impl Values {
         *slot = slot.saturating_add(value);
     }
 
-    /// Sums over all nodes, by metric.
     pub fn totals(&self) -> Vec<i64> {
         let mut totals = vec![0; self.metrics];
         for values in self.all.chunks(self.metrics.max(1)) {
@@ -279,14 +269,12 @@ pub fn ends(parents: impl ExactSizeIterator<Item = Option<u32>> + DoubleEndedIte
     ends
 }
 
-/// Adds `values` to `to`, element by element.
 pub fn add_all(to: &mut [i64], values: &[i64]) {
     for (slot, value) in to.iter_mut().zip(values) {
         *slot = slot.saturating_add(*value);
     }
 }
 
-/// Contexts with exclusive values.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Tree {
     /// Contexts, parents first.
@@ -295,7 +283,6 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// An empty tree.
     pub fn new(metrics: usize) -> Tree {
         Tree { nodes: Vec::new(), exclusive: Values::new(metrics) }
     }

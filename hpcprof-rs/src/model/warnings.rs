@@ -7,7 +7,6 @@ use indexmap::{IndexMap, IndexSet};
 /// So many processes are named in a line.
 const NAMED: usize = 3;
 
-/// A collection of distinct warnings.
 #[derive(Debug, Default)]
 pub struct Warnings {
     /// What is said, and the processes of which it is said.

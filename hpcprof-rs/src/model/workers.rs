@@ -16,7 +16,6 @@ impl Runtime {
         (association == Association::ManyToZero).then_some(Runtime("rayon"))
     }
 
-    /// The runtime that a procedure belongs to.
     pub fn of(symbols: &Symbols, procedure: ProcedureIndex) -> Option<Runtime> {
         let by_module = || known::find(Kind::Worker, module_name(symbols, procedure));
         let found = by_module().or_else(|| known::find(Kind::Worker, symbols.name_of(procedure)));

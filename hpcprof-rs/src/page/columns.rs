@@ -14,14 +14,12 @@ use serde_json::{Value, json};
 /// A context: scope, and the one that calls it.
 type Key = (Option<u32>, u32);
 
-/// See the module.
 #[derive(Debug)]
 pub(super) struct Columns {
     /// Those of all databases.
     pub metrics: Vec<Metric>,
     /// What contexts are, by number: kind, name, module, file, line and whose code it is.
     pub scopes: Vec<Value>,
-    /// The columns.
     pub bytes: Vec<u8>,
 }
 

@@ -25,14 +25,12 @@ pub(crate) use source::{Costs, line_costs};
 use std::io::{self, Write};
 use std::path::Path;
 
-/// What the page shows.
 #[derive(Debug)]
 pub struct Page<'a> {
     /// The database, and the one that it is compared with, which is the older one.
     pub databases: &'a [Catalogue],
     /// Reports of the first database by name, as their commands print them: text or JSON.
     pub reports: Vec<(&'static str, Value)>,
-    /// Whether the text of source files is left out.
     pub no_source: bool,
 }
 

@@ -11,7 +11,6 @@ const LONGEST: usize = 1 << 20;
 /// By file and line: the amounts of all metrics, and the path of the load module.
 pub(crate) type Costs = NumberedMap<(u32, u32), (Vec<i64>, Option<String>)>;
 
-/// What each line costs.
 pub(crate) fn line_costs(stacks: &Stacks<'_>) -> Costs {
     let mut lines = Costs::default();
     for context in stacks.contexts().filter(|context| stacks.has_own(*context)) {

@@ -16,7 +16,6 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 /// The frame of every sampled (module, address).
 pub type FrameTable = FastMap<(ModuleIndex, u64), FrameIndex>;
 
-/// Builds the frames of all sampled addresses.
 pub fn resolve(
     sampled: &SampledModules,
     library: &mut StructureLibrary,

@@ -269,10 +269,8 @@ fn contexts<'a>(
     found
 }
 
-/// The names of one process.
 struct Names<'a> {
     symbols: &'a Symbols,
-    /// Of its functions.
     times: FastMap<ProcedureIndex, Times>,
     frames: &'a ProcessFrames,
     contexts: FastMap<(u32, u32), Found>,
@@ -371,7 +369,6 @@ impl Names<'_> {
         }
     }
 
-    /// Whether a source file is a runtime's.
     fn is_runtime(&self, file: &str) -> bool {
         let Some(file) = self.full_path(file) else {
             return false;

@@ -24,7 +24,6 @@ impl Times {
     }
 }
 
-/// The number of a set of functions.
 type SetId = u32;
 
 /// The functions around each context.
@@ -39,7 +38,6 @@ pub struct Functions<'a> {
 }
 
 impl<'a> Functions<'a> {
-    /// Those of all contexts.
     pub fn new(merged: &'a Merged, others: &'a [String]) -> Functions<'a> {
         let tree = &merged.trees.contexts;
         let mut functions = Functions { merged, others, sets: Vec::new(), of: Vec::new() };
@@ -70,7 +68,6 @@ impl<'a> Functions<'a> {
         self.sets.len() as SetId
     }
 
-    /// The times of a process's functions.
     pub fn times(&self, process: usize) -> Result<FastMap<ProcedureIndex, Times>> {
         let on_path = self.others.iter().position(|name| name == ON_PATH);
         let mut by_set: FastMap<SetId, Times> = FastMap::default();

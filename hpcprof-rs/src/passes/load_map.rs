@@ -23,7 +23,6 @@ pub struct SampledModule {
 
 pub type SampledModules = BTreeMap<ModuleIndex, SampledModule>;
 
-/// The modules of one process.
 #[derive(Debug, Default)]
 pub struct LoadMap {
     modules: FastMap<u16, ModuleIndex>,
@@ -72,7 +71,6 @@ pub fn collect(
 /// What the profiles of one process contain.
 #[derive(Default)]
 struct Seen {
-    /// All code addresses.
     addresses: FastSet<u64>,
     /// Samples by the innermost address.
     samples: FastMap<u64, u64>,

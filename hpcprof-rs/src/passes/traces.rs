@@ -14,16 +14,13 @@ type Known = (usize, Vec<(u32, u32)>);
 #[derive(Debug, Default)]
 pub struct Named(BTreeMap<(usize, u32), Known>);
 
-/// A slice of a thread.
 #[derive(Clone, Copy, Debug)]
 pub struct Row {
     /// Index of its process.
     pub process: usize,
-    /// Ordinal of the thread.
     pub ordinal: u32,
     /// The thread's position, if it has a profile.
     pub thread: Option<usize>,
-    /// The logical context, if it is known.
     pub context: Option<u32>,
     /// Its times count from the run's start.
     pub slice: Slice,

@@ -15,7 +15,6 @@ pub enum Role {
 }
 
 impl Role {
-    /// The construct.
     pub fn construct(self) -> Construct {
         match self {
             Role::Begins(construct) | Role::Forks(construct) => construct,
@@ -56,7 +55,6 @@ pub fn is_hand_over(name: &str) -> bool {
     owner_and_name(name).is_some_and(|(_, last)| HAND_OVER.contains(&last))
 }
 
-/// The role of a procedure.
 pub fn role(name: &str) -> Option<Role> {
     if let Some(kind) = directive_of(name) {
         return Some(Role::Forks(match kind {

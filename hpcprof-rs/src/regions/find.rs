@@ -16,29 +16,23 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Sums over some contexts, nanoseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Sums {
-    /// Work.
     pub work: i64,
-    /// Idleness.
     pub idleness: i64,
     /// Overhead of the category `sync`.
     pub synchronisation: i64,
-    /// Other overhead.
     pub other_overhead: i64,
     /// Waiting for locks that these contexts held, where it was measured.
     pub lock_wait: i64,
 }
 
 impl Sums {
-    /// Work, idleness and overhead.
     pub fn effort(&self) -> i64 {
         self.work + self.idleness + self.synchronisation + self.other_overhead
     }
 }
 
-/// A region.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Region {
-    /// The construct.
     pub construct: Construct,
     /// Where it is executed: on a worker, or outside of a pool that takes it over. Of what has no pool, its
     /// caller is a worker.
@@ -77,12 +71,10 @@ pub struct Part {
     pub idleness: i64,
 }
 
-/// The regions, and what lies outside of them.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Regions {
     /// Those with the most effort first.
     pub all: Vec<Region>,
-    /// The rest of the program.
     pub outside: Sums,
 }
 
@@ -99,7 +91,6 @@ struct State {
     user: Option<u32>,
 }
 
-/// Finds the regions of a database.
 pub fn find(catalogue: &Catalogue) -> Result<Regions> {
     let tree = &catalogue.contexts(Projection::Logical)?;
     let code = &catalogue.code;

@@ -22,7 +22,6 @@ pub struct Known {
 }
 
 impl Known {
-    /// The state.
     pub fn state(&self) -> State {
         self.state.unwrap_or(State::Awake)
     }
@@ -44,7 +43,6 @@ pub struct Overheads {
 }
 
 impl Overheads {
-    /// All of them.
     pub fn total(&self) -> i64 {
         let known = self.unparallelised + self.load_imbalance + self.communication;
         known + self.synchronisation + self.start_up.unwrap_or(0)
@@ -54,7 +52,6 @@ impl Overheads {
 /// Whether a region should be parallel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
-    /// Yes.
     Parallel,
     /// Only while the workers are awake.
     ParallelIfAwake,

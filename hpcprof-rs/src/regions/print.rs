@@ -14,23 +14,15 @@ use serde_json::{Value, json};
 use start_up::calibration::{Construct, State};
 use std::io::{self, Write};
 
-/// Version of the JSON.
 const SCHEMA: &str = "hpcprof-rs/regions/1";
 
-/// What is printed.
 #[derive(Clone, Copy, Debug)]
 pub struct Report<'a> {
-    /// The database.
     pub catalogue: &'a Catalogue,
-    /// Its regions.
     pub regions: &'a Regions,
-    /// What is known of each of them.
     pub assessed: &'a [Assessment],
-    /// What is known beside the database.
     pub known: &'a Known,
-    /// What is predicted for the program.
     pub whole: Option<&'a Whole>,
-    /// Why there is no calibration.
     pub no_calibration: Option<&'a str>,
 }
 
@@ -44,7 +36,6 @@ const LEAST_SHARE: i64 = 100;
 const LEAST_IDLENESS: i64 = 20;
 
 impl Report<'_> {
-    /// Prints text.
     pub fn text(&self, style: Style, out: &mut impl Write) -> io::Result<()> {
         let run = &self.catalogue.statistics;
         let program = one_line(&run.program);
@@ -247,7 +238,6 @@ impl Report<'_> {
         lines
     }
 
-    /// Prints JSON.
     pub fn json(&self, out: &mut impl Write) -> io::Result<()> {
         let run = &self.catalogue.statistics;
         let regions = self.regions.all.iter().zip(self.assessed);
@@ -365,7 +355,6 @@ fn whole_program(whole: &Whole, cores: u32) -> Vec<String> {
     lines
 }
 
-/// The threads of a region.
 fn threads(region: &Region) -> Value {
     let each = |part: &Part| {
         json!({

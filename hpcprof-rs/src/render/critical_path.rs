@@ -33,7 +33,6 @@ const LEAST_PLACE: usize = 20;
 /// A name in fewer columns says nothing.
 const LEAST_NAME: usize = 4;
 
-/// A critical path to print.
 #[derive(Clone, Copy, Debug)]
 pub struct PathView<'a> {
     pub path: &'a CriticalPath,
@@ -159,7 +158,6 @@ impl PathView<'_> {
     }
 }
 
-/// A path that is being printed.
 struct Page<'a> {
     path: &'a CriticalPath,
     view: PathView<'a>,

@@ -20,7 +20,6 @@ pub fn print(
     write_to(out, |out| write(view, catalogue, metric, out))
 }
 
-/// Writes comma-separated values to `out`.
 pub(super) fn write_to<W: Write>(
     out: W,
     write: impl FnOnce(&mut csv::Writer<W>) -> csv::Result<()>,

@@ -15,7 +15,6 @@ use hpc_formats::json::{OrNull, Text, array, list, map, members, object};
 use std::cmp::Reverse;
 use std::io::{self, Write};
 
-/// Version of the JSON.
 const SCHEMA: &str = "hpcprof-rs/diff/1";
 /// Columns that a name keeps.
 const LEAST_NAME: usize = 24;
@@ -24,7 +23,6 @@ const NEARLY: f64 = 0.2;
 /// Names of the two databases.
 const SIDES: [&str; 2] = ["a", "b"];
 
-/// A comparison to print.
 #[derive(Clone, Copy, Debug)]
 pub struct Comparison<'a> {
     pub diff: &'a Diff,
@@ -168,7 +166,6 @@ impl Comparison<'_> {
         node.label.location(&self.databases[node.names].code)
     }
 
-    /// Prints JSON.
     pub fn json(&self, out: &mut impl Write) -> io::Result<()> {
         let Diff { runs, variation, total, .. } = self.diff;
         let amounts = |of: Amounts| map(METRICS.iter().zip(of.map(exact)));

@@ -21,7 +21,6 @@ use hpc_formats::profile::Aggregation;
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
-/// Version of the JSON of a view.
 const SCHEMA: &str = "hpcprof-rs/view/1";
 
 /// How nodes are arranged.
@@ -42,7 +41,6 @@ pub fn levels(view: &View) -> usize {
     2 + 2 * view.preorder().map(|(_, depth)| depth + 1).max().unwrap_or(0)
 }
 
-/// Prints `view` to `out`.
 pub fn print(
     view: &View,
     catalogue: &Catalogue,
@@ -94,7 +92,6 @@ fn close(nodes: usize, text: &mut String) {
     text.extend(std::iter::repeat_n("]}", nodes));
 }
 
-/// A JSON string.
 fn string(text: &str) -> String {
     Text(text).to_string()
 }
@@ -317,7 +314,6 @@ fn parallel_loop(row: &ParallelLoop, code: &Code) -> String {
     ])
 }
 
-/// File and line.
 fn location(code: &Code, at: Option<SourceLocation>) -> (OrNull<Text<'_>>, OrNull<u32>) {
     let file = at.map(|at| Text(code.file(at.file)));
     let line = at.map(|at| at.line).filter(|line| *line > 0);

@@ -25,7 +25,6 @@ pub fn counted(n: u64, one: &str) -> String {
     format!("{n} {one}{}", if n == 1 { "" } else { "s" })
 }
 
-/// The name of a node.
 pub fn label(code: &Code, label: Label) -> String {
     match label {
         Label::Procedure(p) | Label::Inlined(p) => code.procedure(p).name.clone(),

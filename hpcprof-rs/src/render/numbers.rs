@@ -29,7 +29,6 @@ pub fn exact_seconds(nanoseconds: i64) -> String {
     format!("{sign}{}", Seconds(nanoseconds.unsigned_abs()))
 }
 
-/// `part` as a percentage of `whole`.
 pub fn percent(part: i64, whole: i64) -> String {
     if whole == 0 {
         return "-".to_owned();

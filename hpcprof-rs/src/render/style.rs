@@ -2,14 +2,12 @@
 
 use std::io::{self, IsTerminal};
 
-/// How to print.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Style {
     /// Columns of the screen.
     pub width: usize,
     /// Columns that a line of a tree may take. Where there is no screen, names are not cut.
     pub line: usize,
-    /// Whether to use colours.
     pub colour: bool,
 }
 
@@ -32,12 +30,10 @@ impl Style {
         }
     }
 
-    /// `text` in bold.
     pub fn bold(self, text: &str) -> String {
         self.paint("1", text)
     }
 
-    /// `text` in a faint colour.
     pub fn faint(self, text: &str) -> String {
         self.paint("2", text)
     }

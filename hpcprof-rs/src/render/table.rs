@@ -4,7 +4,6 @@ use crate::render::names;
 use crate::render::style::Style;
 use std::io::{self, Write};
 
-/// A table that is being printed.
 pub struct Table<'o> {
     out: &'o mut dyn Write,
     style: Style,

@@ -17,20 +17,16 @@ use crate::views::threads::{self, Amount, Column, Spread, Summary, total_of};
 use hpc_formats::json::{OrNull, Text, array, list, map, members, object};
 use std::io::{self, Write};
 
-/// Version of the JSON.
 const SCHEMA: &str = "hpcprof-rs/threads/1";
 /// Width of a column of amounts.
 const CELL: usize = 9;
 /// Columns that a name keeps.
 const LEAST_NAME: usize = 24;
 
-/// A table to print.
 #[derive(Clone, Copy, Debug)]
 pub struct Threads<'a> {
     pub table: &'a threads::Table<'a>,
-    /// The database.
     pub catalogue: &'a Catalogue,
-    /// What the threads are sorted by.
     pub metric: MetricSelector<'a>,
     /// The procedure in whose contexts the values are; `None` for all contexts.
     pub context: Option<&'a str>,
@@ -201,7 +197,6 @@ impl Threads<'_> {
         columns
     }
 
-    /// Prints JSON.
     pub fn json(&self, out: &mut impl Write) -> io::Result<()> {
         let threads::Table { columns, threads, processes, all } = self.table;
         let program = &self.catalogue.statistics.program;

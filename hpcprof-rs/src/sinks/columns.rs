@@ -33,7 +33,6 @@ pub(super) const REMEDY: &str = "check that the disk has room, or give -o a dire
 pub struct DataFile {
     /// Path in the database directory.
     pub path: String,
-    /// Its length.
     pub bytes: u64,
     /// CRC-32 of all its bytes.
     pub crc32: u32,
@@ -59,7 +58,6 @@ impl Write for Summed {
     }
 }
 
-/// A Parquet file that is being written.
 pub(super) struct ColumnFile {
     path: PathBuf,
     table: Table<Summed>,
@@ -100,11 +98,8 @@ fn failed(path: &Path, error: &parquet::errors::ParquetError) -> Error {
     Error::input(path, format!("cannot write: {error}"), REMEDY)
 }
 
-/// The Parquet files of a database.
 pub struct ColumnFiles<'a> {
-    /// The database directory.
     pub directory: &'a Path,
-    /// Runs, processes, metrics and names.
     pub experiment: &'a Experiment,
     pub logical: Projection<'a>,
     /// What only its contexts have.
@@ -117,9 +112,7 @@ pub struct ColumnFiles<'a> {
     pub files: Mutex<Vec<DataFile>>,
 }
 
-/// The contexts of a projection.
 pub struct Projection<'a> {
-    /// What they are.
     pub contexts: &'a Numbers,
     pub scopes: Vec<u32>,
 }
@@ -275,7 +268,6 @@ impl ColumnFiles<'_> {
     }
 }
 
-/// How the columns of contexts are encoded.
 fn properties(columns: &[Field<'_>]) -> WriterPropertiesBuilder {
     let delta = Encoding::DELTA_BINARY_PACKED;
     let encodings = [("id", delta), ("parent", delta), ("folded", delta), ("key", Encoding::PLAIN)];

@@ -21,7 +21,6 @@ pub(super) fn insert<T>(
     rows.end()
 }
 
-/// Rows of a table that are being inserted.
 pub(super) struct Rows<'c> {
     connection: &'c Connection,
     table: &'static str,

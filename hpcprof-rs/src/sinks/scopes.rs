@@ -17,7 +17,6 @@ pub struct Scope {
     pub is_runtime: bool,
 }
 
-/// All scopes of a database.
 #[derive(Debug, Default)]
 pub struct Scopes(NumberedSet<Scope>);
 

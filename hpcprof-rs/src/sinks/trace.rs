@@ -13,7 +13,6 @@ use parquet::data_type::ByteArray;
 use parquet::file::properties::WriterProperties;
 use parquet::schema::types::ColumnPath;
 
-/// Rows that are written together.
 const ROWS: usize = 1 << 16;
 
 fn edge_columns(edges: &[TraceEdge], begin: u64) -> [Field<'static>; 8] {

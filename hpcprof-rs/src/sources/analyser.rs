@@ -13,7 +13,6 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-/// How to analyse modules.
 #[derive(Debug)]
 pub struct Analyser {
     options: Options,
@@ -38,7 +37,6 @@ impl Analyser {
         })
     }
 
-    /// What was done so far, a line for each module.
     pub fn log(&self) -> &[String] {
         &self.log
     }

@@ -31,9 +31,7 @@ pub const FEW_PERIODS: u64 = 4;
 /// Where one thread's profile is.
 #[derive(Debug)]
 pub struct ThreadInput {
-    /// Its file.
     pub path: Arc<Path>,
-    /// Its decoded header.
     pub header: Header,
     /// Where it begins in the file.
     offset: u64,
@@ -62,7 +60,6 @@ pub struct ProcessInput {
     pub run: usize,
     /// Its directory, an index into [`Measurements::directories`].
     pub directory: usize,
-    /// Process id.
     pub pid: u32,
     /// Monotonic clock at its start; tells apart the images of a process that calls exec.
     pub start_monotonic_ns: u64,
@@ -81,7 +78,6 @@ pub struct ProcessInput {
 /// Everything that was measured.
 #[derive(Debug, Default)]
 pub struct Measurements {
-    /// The directories that were read.
     pub directories: Vec<PathBuf>,
     /// For each run the index of its directory: a run is what ran in a directory on one host since its boot.
     pub runs: Vec<usize>,
@@ -107,7 +103,6 @@ impl ProcessInput {
 }
 
 impl Measurements {
-    /// Whether each run has traces.
     pub fn traced_runs(&self) -> Vec<bool> {
         let mut traced = vec![false; self.runs.len()];
         for process in self.processes.iter().filter(|p| p.trace.is_some()) {

@@ -46,7 +46,6 @@ impl StructureLibrary {
         StructureLibrary { structures, analyser }
     }
 
-    /// What was analysed, and what came from the cache: a line for each module.
     pub fn log(&self) -> &[String] {
         self.analyser.log()
     }

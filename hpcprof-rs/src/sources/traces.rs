@@ -8,11 +8,9 @@ use hpc_formats::trace::{Block, Event, Trace, TraceError};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// The trace of a process image.
 #[derive(Debug)]
 pub struct TraceInput {
     path: PathBuf,
-    /// Process id.
     pub pid: u32,
     /// The image's start.
     pub image: u64,
@@ -69,7 +67,6 @@ impl TraceInput {
         (TraceInput { path: path.to_owned(), pid: trace.pid, image: trace.image, records }, problems)
     }
 
-    /// The records of a thread's profile that events name, sorted.
     pub fn records(&self, thread: u32) -> &[u32] {
         self.records.get(&thread).map_or(&[], Vec::as_slice)
     }

@@ -24,7 +24,6 @@ pub struct Losses {
     pub total: f64,
     /// Cores were idle while others worked.
     pub idleness: f64,
-    /// Overhead.
     pub overhead: f64,
     /// The same work took longer.
     pub work: f64,
@@ -35,7 +34,6 @@ pub struct Losses {
 /// A number of workers.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Step {
-    /// How many.
     pub workers: u32,
     /// Runs on so many.
     pub runs: usize,
@@ -45,7 +43,6 @@ pub struct Step {
     pub speed_up: f64,
     /// The wall time by the critical path of the run on the fewest, if that had more strands.
     pub predicted: Option<f64>,
-    /// What is lost against the fewest.
     pub losses: Losses,
     /// Why the figures may be wrong.
     pub doubt: Option<String>,

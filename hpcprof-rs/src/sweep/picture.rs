@@ -21,7 +21,6 @@ const PARTS: [(&str, &str); 5] = [
 ];
 
 impl Sweep<'_> {
-    /// Prints a picture.
     pub fn picture(&self, out: &mut impl Write) -> io::Result<()> {
         let area = |step: &Step| f64::from(step.workers) * step.wall;
         let most = self.steps.iter().map(area).fold(1.0, f64::max);

@@ -11,17 +11,14 @@ use crate::views::diff::Node;
 use serde_json::{Value, json};
 use std::io::{self, Write};
 
-/// Version of the JSON.
 const SCHEMA: &str = "hpcprof-rs/sweep/1";
 /// Places that text lists for each number of workers.
 const PLACES: usize = 5;
 
-/// A sweep to print, with the databases of its steps.
 #[derive(Clone, Copy, Debug)]
 pub struct Sweep<'a> {
     /// By number of workers.
     pub steps: &'a [Step],
-    /// Their databases.
     pub databases: &'a [Catalogue],
 }
 
@@ -30,7 +27,6 @@ impl Sweep<'_> {
         self.databases.last().map_or(String::new(), |of| one_line(&of.statistics.program))
     }
 
-    /// Prints text.
     pub fn text(&self, style: Style, out: &mut impl Write) -> io::Result<()> {
         let program = names::middle(&self.program(), style.width);
         writeln!(out, "{}", style.bold(&program))?;
@@ -107,7 +103,6 @@ impl Sweep<'_> {
         writeln!(out, "\nnext, with all contexts: hpcprof-rs diff {}", ends.join(" "))
     }
 
-    /// A node's name and place.
     fn named(&self, step: &Step, node: &Node) -> (String, String) {
         let at = self.steps.iter().position(|of| of.workers == step.workers).unwrap_or(0);
         let code = &self.databases[if node.names == 0 { 0 } else { at }].code;
@@ -116,7 +111,6 @@ impl Sweep<'_> {
         (names::shown(code, node.label), place)
     }
 
-    /// Prints JSON.
     pub fn json(&self, out: &mut impl Write) -> io::Result<()> {
         let second = |time: f64| time.round() / 1e9;
         let steps: Vec<Value> =

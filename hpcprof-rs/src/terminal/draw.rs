@@ -12,7 +12,6 @@ use ratatui::widgets::Paragraph;
 
 const KEYS: &str = "? keys  / search  m metric  s source  1-8 reports  q leave";
 
-/// Paints a state.
 pub fn draw(state: &mut State<'_>, frame: &mut Frame<'_>) {
     let area = frame.area();
     let (width, height) = (usize::from(area.width), usize::from(area.height));

@@ -14,7 +14,6 @@ const MANY_CONTEXTS: usize = 100_000;
 /// Columns of the lines that lead to a row.
 const GUIDES: usize = 16;
 
-/// A tree on the screen.
 pub struct Pane {
     pub view: View,
     open: FastSet<u32>,
@@ -26,7 +25,6 @@ pub struct Pane {
 }
 
 impl Pane {
-    /// Arranges all contexts.
     pub fn new(catalogue: &Catalogue, kind: ViewKind, projection: Projection) -> Result<Pane> {
         let options = FoldOptions { projection, ..FoldOptions::STORED };
         let tree = fold(&catalogue.contexts(projection)?, &catalogue.code, options).tree;

@@ -45,13 +45,11 @@ pub struct Text {
     pub top: usize,
 }
 
-/// What is on the screen.
 pub struct State<'a> {
     pub catalogue: &'a Catalogue,
     report: &'a Report<'a>,
     /// The trees that were asked for.
     panes: Vec<(ViewKind, Projection, Pane)>,
-    /// Which of them is on the screen.
     shown: usize,
     pub kind: ViewKind,
     pub projection: Projection,
@@ -106,7 +104,6 @@ impl<'a> State<'a> {
         own.unwrap_or_else(|| EFFORT.to_owned())
     }
 
-    /// The tree on the screen.
     pub fn pane(&mut self) -> &mut Pane {
         &mut self.panes[self.shown].2
     }

@@ -37,7 +37,6 @@ type Row = Vec<i64>;
 /// Process and ordinal of a thread.
 type Owner = (i64, u32);
 
-/// One thread.
 struct Own {
     owner: Owner,
     name: String,

@@ -23,7 +23,6 @@ use hpc_formats::trace::State;
 pub enum Of {
     /// The first threads of all processes.
     Main,
-    /// A parallel loop or region, by index.
     Loop(u32),
     /// A phase, by folded context.
     Phase(u32),
@@ -112,7 +111,6 @@ impl<'a> Timeline<'a> {
         })
     }
 
-    /// The name of a context.
     pub fn name(&self, label: Label) -> String {
         names::label(&self.catalogue.code, label)
     }

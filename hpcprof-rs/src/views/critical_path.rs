@@ -48,7 +48,6 @@ pub fn bound(path: &mut CriticalPath, rows: usize) -> [Left; 3] {
 /// A part of a path as it is shown.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Part<P> {
-    /// Equal consecutive segments.
     Segment(Segment<P>),
     /// Segments that follow one another in each of so many rounds, with the sums over all rounds.
     Loop(u64, Vec<Part<P>>),

@@ -35,7 +35,6 @@ pub struct Compared {
     pub values: [Amounts; 2],
     /// Standard error of the difference.
     pub error: Amounts,
-    /// Whether a difference is more than chance.
     pub is_significant: bool,
 }
 
@@ -54,7 +53,6 @@ pub struct Node {
     pub parent: Option<usize>,
     /// The database whose names it has.
     pub names: usize,
-    /// What it stands for.
     pub label: Label,
     /// Which databases have it.
     pub is_in: [bool; 2],
@@ -64,7 +62,6 @@ pub struct Node {
 
 #[derive(Clone, PartialEq, Debug)]
 pub struct Diff {
-    /// Runs of each database.
     pub runs: [usize; 2],
     /// By how much single runs are taken to differ; `None` where both databases have several.
     pub variation: Option<f64>,

@@ -5,7 +5,6 @@ use crate::catalogue::metrics::MetricSelector;
 use crate::model::tree::{Label, TreeNode};
 use crate::views::view::View;
 
-/// Where to cut.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Limits {
     /// Levels to keep; `None` keeps all.

@@ -6,7 +6,6 @@ use crate::catalogue::threads::Thread;
 use crate::metrics::expression::Expression;
 use std::cmp::Ordering;
 
-/// A column of the table.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Column<'a> {
     Samples,
@@ -22,12 +21,10 @@ pub enum Column<'a> {
     Derived(&'a Expression),
 }
 
-/// A value of a column.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Amount {
     /// A count, or nanoseconds.
     Whole(i64),
-    /// An expression's value.
     Real(f64),
 }
 
@@ -68,13 +65,10 @@ impl Column<'_> {
 pub struct Spread {
     /// The sum; of an expression that does not add up its value for the sums of its variables.
     pub sum: Option<Amount>,
-    /// Least value.
     pub least: Option<Amount>,
-    /// Largest value.
     pub most: Option<Amount>,
     /// Mean, in the unit of the values.
     pub mean: Option<f64>,
-    /// Standard deviation of the values.
     pub sigma: Option<f64>,
     /// Largest value by the mean of all that could have had a part; `None` where values do not add up or have
     /// no mean.

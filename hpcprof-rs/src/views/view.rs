@@ -8,11 +8,8 @@ use std::cmp::Ordering;
 /// The views that `show` prints.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ViewKind {
-    /// See [`top_down`](crate::views::top_down).
     TopDown,
-    /// See [`bottom_up`](crate::views::bottom_up).
     BottomUp,
-    /// See [`flat`](crate::views::flat).
     Flat,
 }
 
@@ -41,12 +38,10 @@ pub struct View {
     pub roots: Vec<u32>,
     pub inclusive: Values,
     pub exclusive: Values,
-    /// Totals by metric.
     pub totals: Vec<i64>,
 }
 
 impl View {
-    /// An empty view.
     pub fn new(kind: ViewKind, totals: Vec<i64>) -> Self {
         View {
             kind,
@@ -60,7 +55,6 @@ impl View {
         }
     }
 
-    /// The view that a tree is.
     pub fn of(kind: ViewKind, tree: &Tree) -> Self {
         let mut view = View::new(kind, tree.exclusive.totals());
         for node in &tree.nodes {

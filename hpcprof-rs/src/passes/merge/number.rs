@@ -13,7 +13,6 @@ use std::sync::Arc;
 /// Names and contexts by final number.
 #[derive(Debug)]
 pub struct Numbered {
-    /// Names.
     pub code: Code,
     /// The logical projection, without values.
     pub logical: Numbers,
@@ -42,17 +41,14 @@ pub struct Numbers {
 const NO_PARENT: u32 = u32::MAX;
 
 impl Numbers {
-    /// How many contexts there are.
     pub fn len(&self) -> u32 {
         self.contexts.len() as u32
     }
 
-    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.contexts.is_empty()
     }
 
-    /// A context.
     pub fn node(&self, number: u32) -> TreeNode {
         let (parent, scope) = self.contexts[number as usize];
         TreeNode {
@@ -62,13 +58,11 @@ impl Numbers {
         }
     }
 
-    /// All contexts.
     pub fn nodes(&self) -> impl DoubleEndedIterator<Item = TreeNode> + ExactSizeIterator {
         (0..self.len()).map(|number| self.node(number))
     }
 }
 
-/// Numbers everything.
 pub fn number(symbols: &Symbols, contexts: &ContextTree, loops: &ParallelLoops) -> Numbered {
     let (names, code) = Names::new(symbols, contexts, loops);
     let mut code = code;
@@ -188,7 +182,6 @@ impl<'a> Names<'a> {
         }
     }
 
-    /// A context of a scope.
     fn node(&self, scope: &Scope) -> TreeNode {
         let call = scope.call.map(|call| Call::Unique(self.location(call)));
         let number = self.number(scope);

@@ -25,7 +25,6 @@ use hpc_formats::structure::Origin;
 pub enum PartialCause {
     /// The profiler's.
     Recorded(LossCause),
-    /// A record on the path is unreadable.
     DamagedRecord,
     /// An anchor leads to a profile or a record that is missing.
     MissingContext,
@@ -110,7 +109,6 @@ impl Innermost {
 /// Which scopes of a frame have no user-level frame.
 #[derive(Clone, Copy)]
 enum RuntimePart<'a> {
-    /// None.
     Nothing,
     /// A runtime's own code. User code that the compiler inlined into it is at user level.
     OwnCode(&'a Symbols),
@@ -133,9 +131,7 @@ impl RuntimePart<'_> {
 /// What is known at one record.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct PathState {
-    /// In the logical projection.
     pub logical: Innermost,
-    /// In the physical projection.
     pub physical: Innermost,
     /// Overhead category in force (ARCHITECTURE.md: terms).
     pub tag: Option<Text>,
@@ -181,9 +177,7 @@ impl PathState {
 
 /// Both projections, being built.
 pub struct Projections<'a> {
-    /// Names and frames.
     pub symbols: &'a Symbols,
-    /// Contexts of both.
     pub contexts: &'a mut ContextTree,
     /// Parallel loops of the logical projection.
     pub loops: &'a mut LoopFinder,

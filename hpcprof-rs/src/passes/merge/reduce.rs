@@ -12,7 +12,6 @@ use std::path::Path;
 /// A worker's spooled values, with what its contexts became.
 #[derive(Debug)]
 pub struct Spooled {
-    /// The values.
     pub spool: Spool,
     /// Contexts, by the worker's index.
     pub contexts: Vec<u32>,
@@ -24,7 +23,6 @@ pub struct Spooled {
 #[derive(Debug, Default)]
 pub struct Merged {
     pub trees: Trees,
-    /// The workers' values.
     pub spooled: Vec<Spooled>,
     /// All threads in the order of their profiles, each with the index of its worker.
     pub threads: Vec<(usize, MergedThread)>,

@@ -32,7 +32,6 @@ pub struct Inputs<'a> {
     pub measurements: &'a Measurements,
     /// The frames of each process's code addresses.
     pub frames: &'a [ProcessFrames],
-    /// Names and frames.
     pub symbols: &'a Symbols,
     /// Names of metrics beside samples, work and idleness, sorted.
     pub others: &'a [String],
@@ -43,7 +42,6 @@ pub struct Inputs<'a> {
 pub struct Trees {
     /// Contexts of both projections.
     pub contexts: ContextTree,
-    /// Parallel loops of the logical projection.
     pub loops: LoopFinder,
 }
 
@@ -52,11 +50,9 @@ pub struct Trees {
 pub struct MergedThread {
     /// Its position among the profiles.
     pub index: usize,
-    /// What is known of it.
     pub summary: ThreadSummary,
     /// Lost and partial samples by cause.
     pub losses: BTreeMap<&'static str, Loss>,
-    /// What to warn of.
     pub damage: Option<String>,
     /// The records that its trace names, and their logical contexts by the worker's index.
     pub traced: Vec<(u32, u32)>,
@@ -72,7 +68,6 @@ impl MergedThread {
     }
 }
 
-/// One worker.
 #[derive(Debug)]
 pub struct Shard {
     trees: Trees,
@@ -80,7 +75,6 @@ pub struct Shard {
     threads: Vec<MergedThread>,
     /// Contexts of other threads, of the process with this index.
     anchored: (usize, Anchored),
-    /// Steps of all its threads.
     steps: Steps,
     buffer: Vec<u8>,
 }
@@ -89,13 +83,11 @@ pub struct Shard {
 pub type Finished = (Trees, Spool, Vec<MergedThread>);
 
 impl Shard {
-    /// Ends the work.
     pub fn finish(mut self) -> io::Result<Finished> {
         self.spool.flush()?;
         Ok((self.trees, self.spool, self.threads))
     }
 
-    /// An empty one.
     pub fn new(spool: Spool) -> Shard {
         Shard {
             trees: Trees::default(),

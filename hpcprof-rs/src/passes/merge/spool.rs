@@ -28,11 +28,9 @@ pub struct Entry {
 pub struct Range {
     offset: u64,
     bytes: usize,
-    /// How many entries there are.
     pub entries: usize,
 }
 
-/// A temporary file of entries.
 #[derive(Debug)]
 pub struct Spool {
     file: File,
@@ -74,7 +72,6 @@ impl Spool {
         }
     }
 
-    /// Writes what is still in memory.
     pub fn flush(&mut self) -> io::Result<()> {
         self.file.write_all(&self.buffer)?;
         self.written += self.buffer.len() as u64;

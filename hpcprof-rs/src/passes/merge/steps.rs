@@ -10,35 +10,29 @@ use crate::model::workers::Runtime;
 use crate::passes::merge::paths::{PartialCause, PathState};
 use hpc_formats::profile::Association;
 
-/// The number of a state.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct StateId(pub u32);
 
 /// One step of a path.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Step {
-    /// The program's entry.
     Entry,
-    /// A partial root.
     Partial(PartialCause),
     /// To the time of a thread without a place.
     Placeless {
         /// The thread's root.
         outer: StateId,
-        /// Why it has none.
         cause: PartialCause,
     },
     /// Over an anchor, from the state of what it leads to.
     Anchor(StateId),
     /// Into a frame.
     Note {
-        /// Where from.
         outer: StateId,
         /// The physical frame.
         ip: Option<FrameIndex>,
         /// The logical frame.
         lip: Option<FrameIndex>,
-        /// What the association says of it.
         kind: NoteKind,
     },
 }
@@ -46,7 +40,6 @@ pub enum Step {
 /// What the association of a note says of its frame.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum NoteKind {
-    /// Nothing more.
     Plain,
     /// It is the boundary of a task, and the notes further out are its spawner's.
     Boundary,
@@ -55,7 +48,6 @@ pub enum NoteKind {
 }
 
 impl NoteKind {
-    /// By the association.
     pub fn of(association: Association) -> NoteKind {
         match association {
             Association::OneToMany => NoteKind::Boundary,
@@ -129,7 +121,6 @@ impl Steps {
         (leaf[0] != NONE).then_some(leaf.map(ContextIndex))
     }
 
-    /// Says which they are.
     pub fn set_leaf(&mut self, id: StateId, leaf: [ContextIndex; 2]) {
         if self.leaves.len() <= id.0 as usize {
             self.leaves.resize(self.states.len(), [NONE; 2]);
@@ -142,7 +133,6 @@ impl Steps {
         &self.rests[self.states[id.0 as usize].1 as usize]
     }
 
-    /// The state with a number.
     pub fn state(&self, id: StateId) -> PathState {
         let (contexts, _) = self.states[id.0 as usize];
         let mut state = *self.labels(id);

@@ -48,7 +48,6 @@ pub struct Layout {
     pub categories: FastMap<u32, usize>,
     /// Position of the number of samples; the other metrics follow, then the sums of squares.
     pub samples: usize,
-    /// How many metrics there are.
     pub metrics: usize,
     /// The metrics whose spread over threads is wanted, in order.
     pub spread: Vec<usize>,
@@ -120,7 +119,6 @@ struct Cursor<'s, 'a, T> {
 }
 
 impl<T> Cursor<'_, '_, T> {
-    /// The elements of a node.
     fn at(&mut self, node: u32) -> &mut [T] {
         let Shared { width, stripes } = self.shared;
         let (stripe, place) = (node as usize / STRIPE, node as usize % STRIPE * width);
@@ -183,19 +181,14 @@ impl Sums {
 
 /// What is added up, and where it goes.
 pub struct Inputs<'a, S> {
-    /// The values of all threads.
     pub merged: Merged,
     /// The run of each process.
     pub runs: &'a [usize],
-    /// Final numbers.
     pub numbered: &'a Numbered,
-    /// The metrics.
     pub layout: &'a Layout,
-    /// The folded tree.
     pub folded: Folded<'a>,
     /// What takes the values and the sums of each run.
     pub sink: &'a S,
-    /// Threads to use.
     pub threads: usize,
 }
 
@@ -208,7 +201,6 @@ pub struct Added<R> {
     pub last: Option<(usize, Sums)>,
     /// The sums of all runs, where there are several.
     pub all: Option<Sums>,
-    /// Spreads over all threads.
     pub spreads: Spreads,
 }
 
@@ -300,7 +292,6 @@ struct Work<'a, S> {
     spreads: Shared<'a, Spread>,
 }
 
-/// One worker.
 #[derive(Default)]
 struct Adder {
     values: Vec<ThreadValue>,

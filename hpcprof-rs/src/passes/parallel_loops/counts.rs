@@ -13,16 +13,13 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Events counted at one place of the code.
 #[derive(Clone, Copy, Debug)]
 pub struct Site {
-    /// What the place means.
     pub frame: FrameIndex,
-    /// What happened there.
     pub counts: SplitCounts,
 }
 
 /// For each loop with counts those that share them, itself included.
 pub type Groups = BTreeMap<LoopIndex, BTreeSet<LoopIndex>>;
 
-/// Gives the counts of all sites to loops.
 pub fn attach(sites: &[Site], loops: &mut ParallelLoops, symbols: &Symbols) -> Groups {
     let mut groups = Groups::new();
     for site in sites {

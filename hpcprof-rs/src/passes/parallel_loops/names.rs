@@ -14,7 +14,6 @@ use crate::passes::parallel_loops::{openmp, tbb};
 use crate::sources::source_text::SourceFiles;
 use std::collections::BTreeMap;
 
-/// Gives every loop its name.
 pub fn name(loops: &mut ParallelLoops, symbols: &Symbols, tree: &ContextTree) {
     let mut files = SourceFiles::default();
     let mut chains = adaptor_chains(loops, symbols, tree);

@@ -32,7 +32,6 @@ impl LoopState {
 /// Finds the loops of an experiment while its paths are followed.
 #[derive(Debug, Default)]
 pub struct LoopFinder {
-    /// What was found so far.
     pub loops: ParallelLoops,
     parts: Vec<Option<Part>>,
 }

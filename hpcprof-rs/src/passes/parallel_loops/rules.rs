@@ -14,13 +14,11 @@ pub enum Part {
     Directive,
     /// A user's implementation of such a library's interfaces.
     Extension,
-    /// A task runtime's.
     Runtime,
     /// System code between a loop and its body.
     Shim,
     /// Other system code.
     System,
-    /// User code.
     User,
 }
 
