@@ -6,14 +6,15 @@
 
 use crate::address::{CodeAddress, ModuleId};
 use crate::bytes::{ByteReader, ByteWriter};
+use crate::error::ReadError;
 use crate::fields::{Field, by_number, structures};
 use crate::loss::LossCause;
 use crate::numbered;
-use std::fmt;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 pub const MAGIC: [u8; 8] = *b"HPCRSPRC";
+const NAME: &str = "process file";
 /// Readers refuse another major version.
 pub const VERSION_MAJOR: u16 = 3;
 /// Readers accept any minor version, and skip entry kinds that they do not know.
@@ -325,34 +326,6 @@ pub fn encode(entry: &Entry) -> Vec<u8> {
     }
 }
 
-/// Why a file is not a readable process file.
-#[derive(Clone, PartialEq, Eq, Debug)]
-#[non_exhaustive]
-pub enum ProcessError {
-    /// The first bytes are not [`MAGIC`].
-    NotAProcessFile,
-    /// Written by an incompatible version.
-    Version(u16, u16),
-    /// There is no whole [`Start`] entry.
-    NoStart,
-}
-
-impl fmt::Display for ProcessError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ProcessError::NotAProcessFile => write!(f, "not a process file: wrong first bytes"),
-            ProcessError::Version(a, b) => write!(
-                f,
-                "process file version {a}.{b} is not readable by this version ({VERSION_MAJOR}.x): \
-                 use the hpcprof-rs of the same release"
-            ),
-            ProcessError::NoStart => write!(f, "truncated before the end of its first entry"),
-        }
-    }
-}
-
-impl std::error::Error for ProcessError {}
-
 /// A process file, decoded.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Process {
@@ -373,12 +346,12 @@ pub struct Process {
 
 impl Process {
     /// Decodes a file as far as it goes.
-    pub fn parse(data: &[u8]) -> Result<Process, ProcessError> {
+    pub fn parse(data: &[u8]) -> Result<Process, ReadError> {
         Process::parse_first(data).map(|(process, _)| process)
     }
 
     /// Decodes files that lie one behind the other. An error ends them.
-    pub fn parse_all(mut data: &[u8]) -> Vec<Result<Process, ProcessError>> {
+    pub fn parse_all(mut data: &[u8]) -> Vec<Result<Process, ReadError>> {
         let next = || {
             let first = (!data.is_empty()).then(|| Process::parse_first(data))?;
             data = first.as_ref().map_or(&[], |(_, rest)| rest);
@@ -388,14 +361,14 @@ impl Process {
     }
 
     /// Decodes the first file. Returns what follows it, too.
-    fn parse_first(data: &[u8]) -> Result<(Process, &[u8]), ProcessError> {
+    fn parse_first(data: &[u8]) -> Result<(Process, &[u8]), ReadError> {
         if data.len() < 16 || data[..8] != MAGIC {
-            return Err(ProcessError::NotAProcessFile);
+            return Err(ReadError::OtherKind(NAME));
         }
         let (major, minor) =
             (u16::from_le_bytes([data[8], data[9]]), u16::from_le_bytes([data[10], data[11]]));
         if major != VERSION_MAJOR {
-            return Err(ProcessError::Version(major, minor));
+            return Err(ReadError::Version(NAME, [major, minor], VERSION_MAJOR));
         }
         let mut r = ByteReader::new(&data[16..]);
         let mut start = None;
@@ -426,7 +399,7 @@ impl Process {
         for end in end.iter_mut().filter(|e| !e.mean_cores.is_finite() || e.mean_cores <= 0.0) {
             end.mean_cores = f64::from(end.cores);
         }
-        let start = start.ok_or(ProcessError::NoStart)?;
+        let start = start.ok_or(ReadError::NoStart)?;
         let process = Process { start, modules, end, sites, directives, unprofiled, damaged };
         Ok((process, r.rest()))
     }

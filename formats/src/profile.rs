@@ -19,11 +19,12 @@ pub use metric::{
 };
 
 use crate::address::CodeAddress;
+use crate::error::ReadError;
 use crate::loss::{LOSS_SLOTS, LossCause};
 use crate::numbered;
-use std::fmt;
 
 pub const MAGIC: [u8; 8] = *b"HPCRSPRF";
+const NAME: &str = "profile";
 /// Readers refuse another major version.
 pub const VERSION_MAJOR: u16 = 5;
 /// Readers accept any minor version.
@@ -168,42 +169,9 @@ pub const fn meta(kind: RecordKind, association: u8, note_id: u32) -> u32 {
 /// Largest note-id that fits a record.
 pub const MAX_NOTE_ID: u32 = (1 << 24) - 1;
 
-/// Why a file is not a readable profile.
-#[derive(Clone, PartialEq, Eq, Debug)]
-#[non_exhaustive]
-pub enum ProfileError {
-    /// Shorter than a header, by file length.
-    TooShort(usize),
-    /// The first bytes are not [`MAGIC`].
-    NotAProfile,
-    /// Written by an incompatible version.
-    Version { major: u16, minor: u16 },
-    /// A header field has an impossible value.
-    BadHeader(&'static str),
-}
-
-impl fmt::Display for ProfileError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ProfileError::TooShort(n) => {
-                write!(f, "truncated: {n} bytes, a profile has at least {HEADER_SIZE}")
-            }
-            ProfileError::NotAProfile => write!(f, "not a profile: wrong first bytes"),
-            ProfileError::Version { major, minor } => write!(
-                f,
-                "profile version {major}.{minor} is not readable by this version ({VERSION_MAJOR}.x): \
-                 use the hpcprof-rs of the same release"
-            ),
-            ProfileError::BadHeader(what) => write!(f, "corrupt header: {what}"),
-        }
-    }
-}
-
-impl std::error::Error for ProfileError {}
-
 /// The header, decoded.
 #[derive(Clone, PartialEq, Debug)]
-#[allow(missing_docs)] // each field is documented at its offset in `header`
+/// Each field is documented at its offset in [`header`](mod@header).
 pub struct Header {
     pub pid: u32,
     pub thread: u32,
@@ -262,25 +230,25 @@ pub fn profiles(file: &[u8]) -> impl Iterator<Item = &[u8]> {
 impl<'a> Profile<'a> {
     /// Reads the header and finds the records. A file cut within its records is readable:
     /// `missing_records` says how much is gone.
-    pub fn parse(data: &'a [u8]) -> Result<Profile<'a>, ProfileError> {
+    pub fn parse(data: &'a [u8]) -> Result<Profile<'a>, ReadError> {
         if data.len() < HEADER_SIZE {
             return Err(if data.len() >= 8 && data[..8] != MAGIC {
-                ProfileError::NotAProfile
+                ReadError::OtherKind(NAME)
             } else {
-                ProfileError::TooShort(data.len())
+                ReadError::TooShort(NAME, data.len(), HEADER_SIZE)
             });
         }
         if data[..8] != MAGIC {
-            return Err(ProfileError::NotAProfile);
+            return Err(ReadError::OtherKind(NAME));
         }
         let major = u32_at(data, header::VERSION_MAJOR) as u16;
         let minor = (u32_at(data, header::VERSION_MAJOR) >> 16) as u16;
         if major != VERSION_MAJOR {
-            return Err(ProfileError::Version { major, minor });
+            return Err(ReadError::Version(NAME, [major, minor], VERSION_MAJOR));
         }
         let header_size = u32_at(data, header::HEADER_SIZE) as usize;
         if header_size < HEADER_SIZE || header_size > data.len() {
-            return Err(ProfileError::BadHeader("header size"));
+            return Err(ReadError::BadHeader("header size"));
         }
         let header = Self::parse_header(data)?;
         let body = &data[header_size..];
@@ -294,14 +262,14 @@ impl<'a> Profile<'a> {
         })
     }
 
-    fn parse_header(data: &[u8]) -> Result<Header, ProfileError> {
+    fn parse_header(data: &[u8]) -> Result<Header, ReadError> {
         let period_ns = u64_at(data, header::PERIOD_NS);
         if period_ns == 0 {
-            return Err(ProfileError::BadHeader("sampling period is zero"));
+            return Err(ReadError::BadHeader("sampling period is zero"));
         }
         let oversubscribed = f64::from_bits(u64_at(data, header::OVERSUBSCRIBED));
         if !oversubscribed.is_finite() || oversubscribed < 0.0 {
-            return Err(ProfileError::BadHeader("oversubscription is not a number"));
+            return Err(ReadError::BadHeader("oversubscription is not a number"));
         }
         let name = &data[header::NAME..header::NAME + 16];
         let end = name.iter().position(|b| *b == 0).unwrap_or(16);

@@ -9,10 +9,11 @@
 
 use crate::bytes::ByteReader;
 use crate::critical_path::Edge;
+use crate::error::ReadError;
 use crate::numbered;
-use std::fmt;
 
 pub const MAGIC: [u8; 8] = *b"HPCRSTRC";
+const NAME: &str = "trace";
 /// Readers refuse another major version.
 pub const VERSION_MAJOR: u16 = 2;
 /// Readers accept any minor version.
@@ -226,36 +227,6 @@ impl Out<'_> {
     }
 }
 
-/// Why a trace is not readable.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum TraceError {
-    /// Shorter than a header, by file length.
-    TooShort(usize),
-    /// The first bytes are not [`MAGIC`].
-    NotATrace,
-    /// Written by an incompatible version.
-    Version(u16, u16),
-    /// The period is zero.
-    NoPeriod,
-}
-
-impl fmt::Display for TraceError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            TraceError::TooShort(n) => write!(f, "truncated: {n} bytes, a trace has at least {BLOCK_SIZE}"),
-            TraceError::NotATrace => write!(f, "not a trace: wrong first bytes"),
-            TraceError::Version(major, minor) => write!(
-                f,
-                "trace version {major}.{minor} is not readable by this version ({VERSION_MAJOR}.x): use the \
-                 hpcprof-rs of the same release"
-            ),
-            TraceError::NoPeriod => write!(f, "corrupt header: a period of 0"),
-        }
-    }
-}
-
-impl std::error::Error for TraceError {}
-
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Trace<'a> {
     pub pid: u32,
@@ -289,26 +260,26 @@ pub struct Block<'a> {
 }
 
 impl<'a> Trace<'a> {
-    pub fn parse(data: &'a [u8]) -> Result<Trace<'a>, TraceError> {
+    pub fn parse(data: &'a [u8]) -> Result<Trace<'a>, ReadError> {
         let (first, blocks) = match data.split_at_checked(BLOCK_SIZE) {
             Some(parts) => parts,
-            None if data.len() >= 8 && data[..8] != MAGIC => return Err(TraceError::NotATrace),
-            None => return Err(TraceError::TooShort(data.len())),
+            None if data.len() >= 8 && data[..8] != MAGIC => return Err(ReadError::OtherKind(NAME)),
+            None => return Err(ReadError::TooShort(NAME, data.len(), BLOCK_SIZE)),
         };
         let mut reader = ByteReader::new(first);
-        let short = || TraceError::TooShort(data.len());
+        let short = || ReadError::TooShort(NAME, data.len(), BLOCK_SIZE);
         if reader.take(8) != Some(&MAGIC) {
-            return Err(TraceError::NotATrace);
+            return Err(ReadError::OtherKind(NAME));
         }
         let version = (reader.u16().ok_or_else(short)?, reader.u16().ok_or_else(short)?);
         if version.0 != VERSION_MAJOR {
-            return Err(TraceError::Version(version.0, version.1));
+            return Err(ReadError::Version(NAME, [version.0, version.1], VERSION_MAJOR));
         }
         let pid = reader.u32().ok_or_else(short)?;
         let mut next = || reader.u64().ok_or_else(short);
         let (image, period_ns, replaced, lost) = (next()?, next()?, next()?, next()?);
         if period_ns == 0 {
-            return Err(TraceError::NoPeriod);
+            return Err(ReadError::BadHeader("a period of 0"));
         }
         let mut trace = Trace { pid, image, period_ns, replaced, lost, damaged: 0, blocks: Vec::new() };
         for bytes in blocks.chunks_exact(BLOCK_SIZE) {
@@ -517,15 +488,18 @@ mod tests {
     #[test]
     fn damage_is_told() {
         let good = trace();
-        assert_eq!(Trace::parse(&good[..BLOCK_SIZE - 1]), Err(TraceError::TooShort(BLOCK_SIZE - 1)));
+        assert_eq!(
+            Trace::parse(&good[..BLOCK_SIZE - 1]),
+            Err(ReadError::TooShort(NAME, BLOCK_SIZE - 1, BLOCK_SIZE))
+        );
         let damaged = |at: usize, byte: u8| {
             let mut bytes = good.clone();
             bytes[at] = byte;
             bytes
         };
-        assert_eq!(Trace::parse(&damaged(0, 0)), Err(TraceError::NotATrace));
-        assert_eq!(Trace::parse(&damaged(8, 9)), Err(TraceError::Version(9, 0)));
-        assert_eq!(Trace::parse(&Writer::new(5, 6, 0).finish()), Err(TraceError::NoPeriod));
+        assert_eq!(Trace::parse(&damaged(0, 0)), Err(ReadError::OtherKind(NAME)));
+        assert_eq!(Trace::parse(&damaged(8, 9)), Err(ReadError::Version(NAME, [9, 0], VERSION_MAJOR)));
+        assert_eq!(Trace::parse(&Writer::new(5, 6, 0).finish()), Err(ReadError::BadHeader("a period of 0")));
         let bytes = damaged(BLOCK_SIZE + block::STATE, 77);
         assert!(Trace::parse(&bytes).is_ok_and(|t| t.damaged == 1 && t.blocks.len() == 1));
         // The first event's kind is now one that has a state.

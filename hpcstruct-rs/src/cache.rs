@@ -134,7 +134,7 @@ impl Cache {
             .and_then(|()| File::create(&temporary))
             .and_then(|mut file| {
                 file.write_all(&head)?;
-                structure.write(&mut file, options.threads)
+                file.write_all(&structure.encode())
             })
             .and_then(|()| std::fs::rename(&temporary, entry));
         if stored.is_err() {

@@ -171,7 +171,7 @@ fn of_binary(arguments: &Arguments, options: &Options) -> Result<(), StructError
     }
     let structure = structure_of(arguments, &arguments.input, options)?;
     report_notes(&structure);
-    write(&output, &structure, arguments.format, options)?;
+    write(&output, &structure, arguments.format)?;
     message!(
         "hpcstruct-rs: {} procedures, {} inlined scopes and loops, {} spans in {:.2} s -> {}",
         structure.procedures.len(),
@@ -203,7 +203,7 @@ fn of_measurements(arguments: &Arguments, options: &Options) -> Result<bool, Str
             Ok(structure) => {
                 let name = measurements::structure_file_name(&module.path, &module.build_id);
                 let path = if to_stdout { folder.clone() } else { folder.join(name) };
-                write(&path, &structure, arguments.format, options)?;
+                write(&path, &structure, arguments.format)?;
                 report_notes(&structure);
                 done += 1;
                 procedures += structure.procedures.len();
@@ -261,36 +261,27 @@ fn print(bytes: &[u8]) -> std::io::Result<()> {
 }
 
 /// Writes to `path`; `-` is standard output.
-fn write(
-    path: &Path,
-    structure: &Structure,
-    format: Option<Format>,
-    options: &Options,
-) -> Result<(), StructError> {
+fn write(path: &Path, structure: &Structure, format: Option<Format>) -> Result<(), StructError> {
     let to_stdout = path.as_os_str() == "-";
     let default = if to_stdout { Format::Text } else { Format::Binary };
     let format = format.unwrap_or(default);
-    if to_stdout {
-        let bytes = bytes_of(structure, format);
-        return print(&bytes).map_err(StructError::writing(path));
-    }
-    if format == Format::Binary && !is_stream(path) {
-        return write_file(path, |file| structure.write(file, options.threads));
-    }
     let bytes = bytes_of(structure, format);
-    write_file(path, |file| file.write_all(&bytes))
+    match to_stdout {
+        true => print(&bytes).map_err(StructError::writing(path)),
+        false => write_file(path, &bytes),
+    }
 }
 
 /// Writes the file at `path`, whole or not at all; a device or a pipe is written to as it is.
-fn write_file(path: &Path, write: impl FnOnce(&mut File) -> std::io::Result<()>) -> Result<(), StructError> {
+fn write_file(path: &Path, bytes: &[u8]) -> Result<(), StructError> {
     if is_stream(path) {
-        let written = File::create(path).and_then(|mut file| write(&mut file));
+        let written = File::create(path).and_then(|mut file| file.write_all(bytes));
         return written.map_err(StructError::writing(path));
     }
     let mut name = path.file_name().unwrap_or_default().to_os_string();
     name.push(format!(".{}", std::process::id()));
     let temporary = path.with_file_name(name);
-    let written = File::create(&temporary).and_then(|mut file| write(&mut file));
+    let written = File::create(&temporary).and_then(|mut file| file.write_all(bytes));
     let written = written.and_then(|()| std::fs::rename(&temporary, path));
     written.map_err(|error| {
         // Best effort: the temporary file may not even exist.

@@ -3,7 +3,8 @@
 //! A value is a word of eight bytes. The table says what it counts, how values of several samples, contexts
 //! and threads combine, and how the word becomes an amount.
 
-use super::{ProfileError, header, u32_at, u64_at};
+use super::{header, u32_at, u64_at};
+use crate::error::ReadError;
 use crate::numbered;
 
 /// Most metrics of a profile.
@@ -188,18 +189,18 @@ pub fn wait_metric(name: &str) -> Metric {
     }
 }
 
-pub(super) fn parse(data: &[u8]) -> Result<Vec<Metric>, ProfileError> {
+pub(super) fn parse(data: &[u8]) -> Result<Vec<Metric>, ReadError> {
     let count = u32_at(data, header::METRIC_COUNT) as usize;
     if count > MAX_METRICS {
-        return Err(ProfileError::BadHeader("too many metrics"));
+        return Err(ReadError::BadHeader("too many metrics"));
     }
     let table = data.get(header::METRICS..).unwrap_or_default();
     let entries = table.chunks(METRIC_SIZE).take(count);
     let mut metrics: Vec<Metric> = Vec::with_capacity(count);
     for entry in entries {
-        let metric = Metric::decode(entry).map_err(ProfileError::BadHeader)?;
+        let metric = Metric::decode(entry).map_err(ReadError::BadHeader)?;
         if metrics.iter().any(|other| other.name == metric.name) {
-            return Err(ProfileError::BadHeader("two metrics have one name"));
+            return Err(ReadError::BadHeader("two metrics have one name"));
         }
         metrics.push(metric);
     }
@@ -332,7 +333,7 @@ mod tests {
             let mut data = sound.clone();
             put(&mut data, at, bytes);
             let error = Profile::parse(&data).expect_err(what);
-            assert_eq!(error, ProfileError::BadHeader(what));
+            assert_eq!(error, ReadError::BadHeader(what));
         }
     }
 }

@@ -1,52 +1,30 @@
-//! Writes structure files, on several threads.
-//!
-//! The tables are cut into parts. A part knows the element before it, to which differences are taken, so
-//! threads encode parts independently.
-//!
-//! Invariant: the bytes do not depend on the number of threads.
+//! Writes structure files.
 
 use super::{Columns, FLAG_COMPLETE, KIND, Procedure, Scope, SourceLine, Span, Structure};
-use crc32fast::Hasher;
-use std::io::{Result, Write};
-use std::ops::Range;
-use std::panic::resume_unwind;
+use crate::sealed::HEADER_SIZE;
 
-/// Elements of a table that make one part.
-const PART: usize = 1 << 14;
-
-/// Usual bytes of an element.
+/// Usual bytes of a span.
 const USUAL: usize = 16;
 
-/// Most bytes of an element without strings.
-const MOST: usize = 64;
+/// The payload's elements, one after the other.
+struct Encoder(Vec<u8>);
 
-/// Encodes one element in place, then appends it.
-struct Element {
-    bytes: [u8; MOST],
-    length: usize,
-}
-
-impl Element {
-    fn new() -> Element {
-        Element { bytes: [0; MOST], length: 0 }
-    }
-
+impl Encoder {
     fn number(&mut self, mut v: u64) {
         while v >= 0x80 {
-            self.byte(v as u8 | 0x80);
+            self.0.push(v as u8 | 0x80);
             v >>= 7;
         }
-        self.byte(v as u8);
-    }
-
-    fn byte(&mut self, byte: u8) {
-        // The mask removes the bounds check; no element is that long.
-        self.bytes[self.length % MOST] = byte;
-        self.length += 1;
+        self.0.push(v as u8);
     }
 
     fn id(&mut self, v: u32) {
         self.number(u64::from(v));
+    }
+
+    fn bytes(&mut self, v: &[u8]) {
+        self.number(v.len() as u64);
+        self.0.extend_from_slice(v);
     }
 
     fn option(&mut self, v: Option<u32>) {
@@ -60,13 +38,10 @@ impl Element {
         }
     }
 
-    fn append_to(&mut self, out: &mut Vec<u8>) {
-        debug_assert!(self.length <= MOST);
-        // A copy of a fixed size takes a few instructions; one of a variable size is a call.
-        let end = out.len() + self.length.min(MOST);
-        out.extend_from_slice(&self.bytes);
-        out.truncate(end);
-        self.length = 0;
+    /// How many elements there are, and each of them.
+    fn list<T>(&mut self, all: impl ExactSizeIterator<Item = T>, mut each: impl FnMut(&mut Self, T)) {
+        self.number(all.len() as u64);
+        all.for_each(|element| each(self, element));
     }
 
     fn procedure(&mut self, p: &Procedure) {
@@ -98,6 +73,16 @@ impl Element {
         self.line(s.line);
         self.option(s.tag.map(|t| t.0));
     }
+
+    /// Ascending keys, each with its column.
+    fn columns(&mut self, all: impl ExactSizeIterator<Item = (u64, u32)>) {
+        let mut before = 0;
+        self.list(all, |out, (key, column)| {
+            out.number(key.wrapping_sub(before));
+            out.id(column);
+            before = key;
+        });
+    }
 }
 
 /// `to - from`, such that small numbers of either sign take few bytes.
@@ -106,150 +91,32 @@ fn difference(to: u32, from: u32) -> u64 {
     ((n << 1) ^ (n >> 63)) as u64
 }
 
-fn bytes(out: &mut Vec<u8>, v: &[u8]) {
-    count(out, v.len());
-    out.extend_from_slice(v);
-}
-
-fn count(out: &mut Vec<u8>, v: usize) {
-    let mut element = Element::new();
-    element.number(v as u64);
-    element.append_to(out);
-}
-
-/// A table, or the identity.
-#[derive(Clone, Copy)]
-enum Table {
-    Identity,
-    Strings,
-    Procedures,
-    Scopes,
-    Spans,
-    Columns,
-}
-
 impl Structure {
     pub fn encode(&self) -> Vec<u8> {
-        let mut out = Vec::new();
-        // Writing to memory does not fail.
-        let _ = self.write(&mut out, 1);
-        out
-    }
-
-    /// Writes a structure file, encoded on up to `threads` threads.
-    ///
-    /// # Errors
-    /// An error of `out`, which may then hold a part of the file.
-    pub fn write(&self, out: &mut impl Write, threads: usize) -> Result<()> {
-        let parts = parts(self);
-        let encode = &|share: &[(Table, Range<usize>)]| {
-            let elements: usize = share.iter().map(|(_, range)| range.len()).sum();
-            let mut data = Vec::with_capacity(elements * USUAL);
-            share.iter().for_each(|(table, range)| encode_part(self, *table, range, &mut data));
-            data
-        };
-        let each = parts.len().div_ceil(threads.max(1));
-        let encoded: Vec<Vec<u8>> = std::thread::scope(|scope| {
-            let (own, others) = parts.split_at(each);
-            let others = others.chunks(each).map(|share| scope.spawn(move || encode(share)));
-            let others: Vec<_> = others.collect();
-            let own = std::iter::once(encode(own));
-            own.chain(others.into_iter().map(|t| t.join().unwrap_or_else(|p| resume_unwind(p)))).collect()
+        let mut out = Encoder(Vec::with_capacity(HEADER_SIZE + self.spans.len() * USUAL));
+        out.0.resize(HEADER_SIZE, 0);
+        out.bytes(self.module.as_bytes());
+        out.bytes(&self.build_id);
+        out.list(self.notes.iter(), |out, note| out.bytes(note.as_bytes()));
+        out.list(self.strings.iter(), |out, string| out.bytes(string.as_bytes()));
+        out.list(self.procedures.iter(), Encoder::procedure);
+        let mut before = 0;
+        out.list(self.scopes.iter().enumerate(), |out, (own, scope)| {
+            out.scope(own, scope, before);
+            before = scope.procedure.0;
         });
-        let mut sum = Hasher::new();
-        encoded.iter().for_each(|data| sum.update(data));
-        let length = encoded.iter().map(|data| data.len() as u64).sum();
+        let mut before = None;
+        out.list(self.spans.iter(), |out, span| {
+            out.span(span, before);
+            before = Some(span);
+        });
+        let Columns { scopes, calls } = &self.columns;
+        out.columns(scopes.iter().map(|(scope, column)| (u64::from(scope.0), *column)));
+        out.columns(calls.iter().copied());
+        let payload = &out.0[HEADER_SIZE..];
         let flags = if self.complete { FLAG_COMPLETE } else { 0 };
-        out.write_all(&KIND.header(flags, length, sum.finalize()))?;
-        encoded.iter().try_for_each(|data| out.write_all(data))
-    }
-}
-
-/// The parts of the payload, in order. Every table has at least one: its first part has its count.
-fn parts(structure: &Structure) -> Vec<(Table, Range<usize>)> {
-    let mut parts = vec![(Table::Identity, 0..0)];
-    for (table, length) in [
-        (Table::Strings, structure.strings.len()),
-        (Table::Procedures, structure.procedures.len()),
-        (Table::Scopes, structure.scopes.len()),
-        (Table::Spans, structure.spans.len()),
-    ] {
-        parts.push((table, 0..length.min(PART)));
-        let further = (PART..length).step_by(PART);
-        parts.extend(further.map(|i| (table, i..length.min(i + PART))));
-    }
-    parts.push((Table::Columns, 0..0));
-    parts
-}
-
-/// Appends a part of the payload.
-fn encode_part(structure: &Structure, table: Table, range: &Range<usize>, out: &mut Vec<u8>) {
-    let length = match table {
-        Table::Identity => return identity(structure, out),
-        Table::Columns => return columns(structure, out),
-        Table::Strings => structure.strings.len(),
-        Table::Procedures => structure.procedures.len(),
-        Table::Scopes => structure.scopes.len(),
-        Table::Spans => structure.spans.len(),
-    };
-    if range.start == 0 {
-        count(out, length);
-    }
-    let mut element = Element::new();
-    match table {
-        Table::Identity | Table::Columns => {}
-        Table::Strings => {
-            let strings = structure.strings[range.clone()].iter();
-            strings.for_each(|string| bytes(out, string.as_bytes()));
-        }
-        Table::Procedures => {
-            for procedure in &structure.procedures[range.clone()] {
-                element.procedure(procedure);
-                element.append_to(out);
-            }
-        }
-        Table::Scopes => {
-            for own in range.clone() {
-                let before = own.checked_sub(1);
-                let before = before.map_or(0, |b| structure.scopes[b].procedure.0);
-                element.scope(own, &structure.scopes[own], before);
-                element.append_to(out);
-            }
-        }
-        Table::Spans => {
-            for own in range.clone() {
-                let before = own.checked_sub(1).map(|b| &structure.spans[b]);
-                element.span(&structure.spans[own], before);
-                element.append_to(out);
-            }
-        }
-    }
-}
-
-fn identity(structure: &Structure, out: &mut Vec<u8>) {
-    bytes(out, structure.module.as_bytes());
-    bytes(out, &structure.build_id);
-    count(out, structure.notes.len());
-    let notes = structure.notes.iter();
-    notes.for_each(|note| bytes(out, note.as_bytes()));
-}
-
-fn columns(structure: &Structure, out: &mut Vec<u8>) {
-    let Columns { scopes, calls } = &structure.columns;
-    let scopes = scopes.iter().map(|(s, c)| (u64::from(s.0), *c));
-    list(scopes, out);
-    list(calls.iter().copied(), out);
-}
-
-/// A list of columns: ascending keys, each with its column.
-fn list(elements: impl ExactSizeIterator<Item = (u64, u32)>, out: &mut Vec<u8>) {
-    count(out, elements.len());
-    let mut element = Element::new();
-    let mut before = 0;
-    for (key, value) in elements {
-        element.number(key.wrapping_sub(before));
-        element.id(value);
-        element.append_to(out);
-        before = key;
+        let header = KIND.header(flags, payload.len() as u64, crc32fast::hash(payload));
+        out.0[..HEADER_SIZE].copy_from_slice(&header);
+        out.0
     }
 }

@@ -15,14 +15,21 @@ pub(super) struct Column<T: DataType> {
 }
 
 impl<T: DataType> Column<T> {
-    /// The column with a name, in which every row has a value.
+    /// All of the column with a name, in which every row has a value.
     pub(super) fn required(group: &dyn RowGroupReader, name: &str) -> Result<Self> {
-        Self::open(group, name, 0)
+        let mut column = Self::begin(group, name)?;
+        column.read(row_count(group)).map(|()| column)
     }
 
-    /// The column with a name, in which values may be missing.
+    /// The same, in which values may be missing.
     pub(super) fn optional(group: &dyn RowGroupReader, name: &str) -> Result<Self> {
-        Self::open(group, name, 1)
+        let mut column = Self::open(group, name, 1)?;
+        column.read(row_count(group)).map(|()| column)
+    }
+
+    /// The column with a name, in which every row has a value, before its first row.
+    pub(super) fn begin(group: &dyn RowGroupReader, name: &str) -> Result<Self> {
+        Self::open(group, name, 0)
     }
 
     fn open(group: &dyn RowGroupReader, name: &str, level: i16) -> Result<Self> {

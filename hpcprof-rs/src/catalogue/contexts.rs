@@ -1,12 +1,12 @@
 //! Reads the contexts of one projection with their values, from the Parquet files of all runs.
 
-use crate::catalogue::column::{Column, row_count};
+use crate::catalogue::column::Column;
 use crate::catalogue::files::DataFile;
 use crate::model::metrics::Metric;
 use crate::model::tree::{Tree, TreeNode, Values};
 use parquet::data_type::{Int32Type, Int64Type};
 use parquet::errors::{ParquetError, Result};
-use parquet::file::reader::FileReader;
+use parquet::file::reader::FileReader as _;
 
 /// What is known of the contexts that are read.
 pub(super) struct Names<'a> {
@@ -31,13 +31,10 @@ pub(super) fn read(files: &[DataFile], contexts: usize, names: &Names<'_>) -> Re
         for group in 0..reader.num_row_groups() {
             let group = reader.get_row_group(group)?;
             let group = group.as_ref();
-            let mut ids = Column::<Int32Type>::required(group, "id")?;
-            let mut scopes = Column::<Int32Type>::required(group, "scope")?;
-            let mut parents = Column::<Int32Type>::optional(group, "parent")?;
-            let mut loops = Column::<Int32Type>::optional(group, "parallel_loop")?;
-            for column in [&mut ids, &mut scopes, &mut parents, &mut loops] {
-                column.read(row_count(group))?;
-            }
+            let ids = Column::<Int32Type>::required(group, "id")?;
+            let scopes = Column::<Int32Type>::required(group, "scope")?;
+            let parents = Column::<Int32Type>::optional(group, "parent")?;
+            let loops = Column::<Int32Type>::optional(group, "parallel_loop")?;
             let rows = ids.values.iter().zip(&scopes.values);
             let rows = rows.zip(parents.rows().zip(loops.rows()));
             for ((id, scope), (parent, known)) in rows {
@@ -49,8 +46,7 @@ pub(super) fn read(files: &[DataFile], contexts: usize, names: &Names<'_>) -> Re
                 nodes[id as usize] = Some(TreeNode { parent, parallel_loop: known, ..*scope });
             }
             for (position, metric) in names.metrics.iter().enumerate() {
-                let mut amounts = Column::<Int64Type>::required(group, &metric.name)?;
-                amounts.read(row_count(group))?;
+                let amounts = Column::<Int64Type>::required(group, &metric.name)?;
                 for (id, amount) in ids.values.iter().zip(&amounts.values) {
                     exclusive.add_one(*id as u32 - 1, position, *amount);
                 }

@@ -3,6 +3,7 @@
 use crate::catalogue::{Catalogue, REBUILD};
 use crate::error::{Error, Result};
 use parquet::errors::{ParquetError, Result as ParquetResult};
+use parquet::file::reader::{FileReader as _, RowGroupReader};
 use parquet::file::serialized_reader::SerializedFileReader;
 use std::fs::File;
 use std::io::Read;
@@ -37,6 +38,14 @@ impl DataFile {
         }
         SerializedFileReader::new(file)
     }
+
+    fn each_group(
+        &self,
+        read: &mut impl FnMut(&dyn RowGroupReader) -> ParquetResult<()>,
+    ) -> ParquetResult<()> {
+        let reader = self.open()?;
+        (0..reader.num_row_groups()).try_for_each(|group| read(reader.get_row_group(group)?.as_ref()))
+    }
 }
 
 impl Catalogue {
@@ -61,6 +70,17 @@ impl Catalogue {
             })?;
             rows.collect()
         })
+    }
+
+    /// Calls `read` with each group of rows of files in a folder.
+    pub(super) fn each_group(
+        &self,
+        folder: &str,
+        files: &[DataFile],
+        mut read: impl FnMut(&dyn RowGroupReader) -> ParquetResult<()>,
+    ) -> Result<()> {
+        let read = files.iter().try_for_each(|file| file.each_group(&mut read));
+        read.map_err(|e| self.unreadable(folder, &e.to_string()))
     }
 
     /// The database directory.

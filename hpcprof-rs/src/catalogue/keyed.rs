@@ -2,7 +2,7 @@
 
 use crate::catalogue::Catalogue;
 use crate::catalogue::code;
-use crate::catalogue::column::{Column, row_count};
+use crate::catalogue::column::Column;
 use crate::catalogue::files::DataFile;
 use crate::catalogue::sql::{References, inconsistent};
 use crate::error::Result;
@@ -12,7 +12,7 @@ use crate::model::tree::{Label, add_all};
 use crate::schema;
 use parquet::data_type::{Int32Type, Int64Type};
 use parquet::errors::Result as ParquetResult;
-use parquet::file::reader::FileReader;
+use parquet::file::reader::RowGroupReader;
 use std::collections::BTreeMap;
 
 /// The contexts of a key: first and last rows, in order. Those that lie in others of the key are left out.
@@ -94,8 +94,7 @@ impl Catalogue {
         let sums = files.values().map(|files| {
             // By row of the folded tree what lies before and in it.
             let mut before = vec![[0; FIXED.len()]; contexts + 1];
-            let read = files.iter().try_for_each(|file| add_run(file, &mut before));
-            read.map_err(|e| self.unreadable(schema::CONTEXTS, &e.to_string()))?;
+            self.each_group(schema::CONTEXTS, files, |group| add_rows(group, &mut before))?;
             for row in 1..=contexts {
                 let above = before[row - 1];
                 add_all(&mut before[row], &above);
@@ -117,22 +116,15 @@ impl Catalogue {
     }
 }
 
-/// Adds the values of a run's contexts to those of the contexts that they are folded into.
-fn add_run(file: &DataFile, sums: &mut [[i64; FIXED.len()]]) -> ParquetResult<()> {
-    let reader = file.open()?;
-    for group in 0..reader.num_row_groups() {
-        let group = reader.get_row_group(group)?;
-        let group = group.as_ref();
-        let mut folded = Column::<Int32Type>::optional(group, "folded")?;
-        folded.read(row_count(group))?;
-        for (metric, name) in FIXED.iter().enumerate() {
-            let mut amounts = Column::<Int64Type>::required(group, name)?;
-            amounts.read(row_count(group))?;
-            for (row, amount) in folded.rows().zip(&amounts.values) {
-                let row = row.and_then(|row| usize::try_from(*row).ok());
-                if let Some(sum) = row.and_then(|row| sums.get_mut(row)) {
-                    sum[metric] = sum[metric].saturating_add(*amount);
-                }
+/// Adds the values of some contexts to those of the contexts that they are folded into.
+fn add_rows(group: &dyn RowGroupReader, sums: &mut [[i64; FIXED.len()]]) -> ParquetResult<()> {
+    let folded = Column::<Int32Type>::optional(group, "folded")?;
+    for (metric, name) in FIXED.iter().enumerate() {
+        let amounts = Column::<Int64Type>::required(group, name)?;
+        for (row, amount) in folded.rows().zip(&amounts.values) {
+            let row = row.and_then(|row| usize::try_from(*row).ok());
+            if let Some(sum) = row.and_then(|row| sums.get_mut(row)) {
+                sum[metric] = sum[metric].saturating_add(*amount);
             }
         }
     }

@@ -4,13 +4,12 @@
 
 use crate::catalogue::Catalogue;
 use crate::catalogue::column::{Column, row_count};
-use crate::catalogue::files::DataFile;
 use crate::error::Result;
 use crate::model::metrics::Metric;
 use crate::schema;
 use parquet::data_type::{ByteArrayType, Int32Type, Int64Type};
 use parquet::errors::{ParquetError, Result as ParquetResult};
-use parquet::file::reader::{FileReader, RowGroupReader};
+use parquet::file::reader::RowGroupReader;
 use std::collections::BTreeMap;
 
 const BATCH: usize = 1 << 16;
@@ -32,15 +31,14 @@ impl Catalogue {
     /// The values by metric of all threads in the contexts that are folded into some of the ranges; `None`
     /// for threads without any.
     pub(super) fn values_in(&self, ranges: &Ranges, threads: usize) -> Result<Vec<Option<Vec<i64>>>> {
-        let mut wanted = Ids::default();
-        for file in self.files(schema::CONTEXTS, schema::LOGICAL_FILE)? {
-            read_contexts(&file, ranges, &mut wanted)
-                .map_err(|e| self.unreadable(schema::CONTEXTS, &e.to_string()))?;
-        }
+        // By id.
+        let mut wanted: Vec<bool> = Vec::new();
+        let files = self.files(schema::CONTEXTS, schema::LOGICAL_FILE)?;
+        self.each_group(schema::CONTEXTS, &files, |group| read_contexts(group, ranges, &mut wanted))?;
         let mut values: Vec<Option<Vec<i64>>> = vec![None; threads];
         let none = || vec![0; self.metrics.len()];
         self.each_value(
-            |id| wanted.contains(id),
+            |id| usize::try_from(id).is_ok_and(|id| wanted.get(id) == Some(&true)),
             |value| {
                 let thread = values.get_mut(value.thread)?;
                 let sum = &mut thread.get_or_insert_with(none)[value.metric];
@@ -78,30 +76,10 @@ impl Catalogue {
         is_wanted: impl Fn(i32) -> bool,
         mut add: impl FnMut(ThreadValue) -> Option<()>,
     ) -> Result<()> {
-        for file in self.files(schema::THREAD_VALUES, "part-*.parquet")? {
-            read_values(&file, &self.metrics, &is_wanted, &mut add)
-                .map_err(|e| self.unreadable(schema::THREAD_VALUES, &e.to_string()))?;
-        }
-        Ok(())
-    }
-}
-
-/// A set of ids of contexts.
-#[derive(Default)]
-struct Ids(Vec<u64>);
-
-impl Ids {
-    fn insert(&mut self, id: i32) {
-        let Ok(id) = usize::try_from(id) else { return };
-        if id / 64 >= self.0.len() {
-            self.0.resize(id / 64 + 1, 0);
-        }
-        self.0[id / 64] |= 1 << (id % 64);
-    }
-
-    fn contains(&self, id: i32) -> bool {
-        let word = usize::try_from(id).ok().and_then(|id| self.0.get(id / 64));
-        word.is_some_and(|word| word >> (id % 64) & 1 == 1)
+        let files = self.files(schema::THREAD_VALUES, "part-*.parquet")?;
+        self.each_group(schema::THREAD_VALUES, &files, |group| {
+            read_values(group, &self.metrics, &is_wanted, &mut add)
+        })
     }
 }
 
@@ -112,73 +90,57 @@ fn is_within(ranges: &Ranges, id: i32) -> bool {
 }
 
 /// Finds the contexts that are folded into the ranges.
-fn read_contexts(file: &DataFile, ranges: &Ranges, wanted: &mut Ids) -> ParquetResult<()> {
-    let reader = file.open()?;
-    for group in 0..reader.num_row_groups() {
-        let group = reader.get_row_group(group)?;
-        let mut ids = Column::<Int32Type>::required(group.as_ref(), "id")?;
-        let mut folded = Column::<Int32Type>::optional(group.as_ref(), "folded")?;
-        for rows in batches(group.as_ref()) {
-            ids.read(rows)?;
-            folded.read(rows)?;
-            for (id, target) in ids.values.iter().zip(folded.rows()) {
-                if target.is_some_and(|target| is_within(ranges, *target)) {
-                    wanted.insert(*id);
-                }
-            }
+fn read_contexts(group: &dyn RowGroupReader, ranges: &Ranges, wanted: &mut Vec<bool>) -> ParquetResult<()> {
+    let ids = Column::<Int32Type>::required(group, "id")?;
+    let folded = Column::<Int32Type>::optional(group, "folded")?;
+    for (id, target) in ids.values.iter().zip(folded.rows()) {
+        let id = usize::try_from(*id).ok();
+        if let Some(id) = id.filter(|_| target.is_some_and(|target| is_within(ranges, *target))) {
+            wanted.resize(wanted.len().max(id + 1), false);
+            wanted[id] = true;
         }
     }
     Ok(())
 }
 
-/// Calls `add` with the values of a file in wanted contexts.
+/// Calls `add` with the values of a group of rows in wanted contexts.
 fn read_values(
-    file: &DataFile,
+    group: &dyn RowGroupReader,
     known: &[Metric],
     is_wanted: &impl Fn(i32) -> bool,
     add: &mut impl FnMut(ThreadValue) -> Option<()>,
 ) -> ParquetResult<()> {
-    let reader = file.open()?;
-    for group in 0..reader.num_row_groups() {
-        let group = reader.get_row_group(group)?;
-        let group = group.as_ref();
-        let mut contexts = Column::<Int32Type>::required(group, "context")?;
-        let mut threads = Column::<Int32Type>::required(group, "thread")?;
-        let mut names = Column::<ByteArrayType>::required(group, "metric")?;
-        let mut amounts = Column::<Int64Type>::required(group, "value")?;
-        for rows in batches(group) {
-            contexts.read(rows)?;
-            if !contexts.values.iter().any(|id| is_wanted(*id)) {
-                threads.skip(rows)?;
-                names.skip(rows)?;
-                amounts.skip(rows)?;
-                continue;
-            }
-            threads.read(rows)?;
-            names.read(rows)?;
-            amounts.read(rows)?;
-            let wanted = (0..rows).filter(|row| is_wanted(contexts.values[*row]));
-            for row in wanted {
-                let name = names.values[row].data();
-                let value = || {
-                    let thread = threads.values[row].checked_sub(1)?;
-                    Some(ThreadValue {
-                        thread: usize::try_from(thread).ok()?,
-                        metric: known.iter().position(|m| m.name.as_bytes() == name)?,
-                        context: contexts.values[row],
-                        amount: amounts.values[row],
-                    })
-                };
-                let wrong = || ParquetError::General("a reference leads nowhere".to_owned());
-                value().and_then(&mut *add).ok_or_else(wrong)?;
-            }
+    let mut contexts = Column::<Int32Type>::begin(group, "context")?;
+    let mut threads = Column::<Int32Type>::begin(group, "thread")?;
+    let mut names = Column::<ByteArrayType>::begin(group, "metric")?;
+    let mut amounts = Column::<Int64Type>::begin(group, "value")?;
+    let all = row_count(group);
+    for rows in (0..all).step_by(BATCH).map(|begin| BATCH.min(all - begin)) {
+        contexts.read(rows)?;
+        if !contexts.values.iter().any(|id| is_wanted(*id)) {
+            threads.skip(rows)?;
+            names.skip(rows)?;
+            amounts.skip(rows)?;
+            continue;
+        }
+        threads.read(rows)?;
+        names.read(rows)?;
+        amounts.read(rows)?;
+        let wanted = (0..rows).filter(|row| is_wanted(contexts.values[*row]));
+        for row in wanted {
+            let name = names.values[row].data();
+            let value = || {
+                let thread = threads.values[row].checked_sub(1)?;
+                Some(ThreadValue {
+                    thread: usize::try_from(thread).ok()?,
+                    metric: known.iter().position(|m| m.name.as_bytes() == name)?,
+                    context: contexts.values[row],
+                    amount: amounts.values[row],
+                })
+            };
+            let wrong = || ParquetError::General("a reference leads nowhere".to_owned());
+            value().and_then(&mut *add).ok_or_else(wrong)?;
         }
     }
     Ok(())
-}
-
-/// The numbers of rows of the batches of a row group.
-fn batches(group: &dyn RowGroupReader) -> impl Iterator<Item = usize> + use<> {
-    let rows = row_count(group);
-    (0..rows).step_by(BATCH).map(move |begin| BATCH.min(rows - begin))
 }

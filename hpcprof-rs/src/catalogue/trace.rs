@@ -2,13 +2,12 @@
 
 use crate::catalogue::Catalogue;
 use crate::catalogue::column::{Column, row_count};
-use crate::catalogue::files::DataFile;
 use crate::error::Result;
 use crate::schema;
 use hpc_formats::trace::State;
 use parquet::data_type::{ByteArrayType, Int32Type, Int64Type};
 use parquet::errors::{ParquetError, Result as ParquetResult};
-use parquet::file::reader::FileReader;
+use parquet::file::reader::RowGroupReader;
 use std::collections::BTreeMap;
 
 /// What a thread did for a while. Times are nanoseconds.
@@ -65,18 +64,15 @@ impl Catalogue {
             let start = starts.get(&slice.owner.0).copied().unwrap_or(0);
             add(Slice { start: slice.start.saturating_add(start), ..slice });
         };
-        for file in self.files(schema::TRACES, schema::TRACE_FILE)? {
-            read(&file, &mut add).map_err(|e| self.unreadable(schema::TRACES, &e.to_string()))?;
-        }
-        Ok(())
+        let files = self.files(schema::TRACES, schema::TRACE_FILE)?;
+        self.each_group(schema::TRACES, &files, |group| read(group, &mut add))
     }
 
     pub fn edges(&self) -> Result<Vec<Edge>> {
         let starts = self.starts()?;
         let mut edges = Vec::new();
-        for file in self.files(schema::TRACES, schema::EDGES_FILE)? {
-            read_edges(&file, &mut edges).map_err(|e| self.unreadable(schema::TRACES, &e.to_string()))?;
-        }
+        let files = self.files(schema::TRACES, schema::EDGES_FILE)?;
+        self.each_group(schema::TRACES, &files, |group| read_edges(group, &mut edges))?;
         for ((process, _), time) in edges.iter_mut().flat_map(|edge| [&mut edge.to, &mut edge.from]) {
             *time = time.saturating_add(starts.get(process).copied().unwrap_or(0));
         }
@@ -102,80 +98,52 @@ impl Catalogue {
     }
 }
 
-fn read_edges(file: &DataFile, edges: &mut Vec<Edge>) -> ParquetResult<()> {
-    let reader = file.open()?;
-    for group in 0..reader.num_row_groups() {
-        let group = reader.get_row_group(group)?;
-        let group = group.as_ref();
-        let rows = row_count(group);
-        let moment = |process, ordinal, time| {
-            let int = |name| {
-                let mut column = Column::<Int32Type>::required(group, name)?;
-                column.read(rows).map(|()| column.values)
-            };
-            let mut times = Column::<Int64Type>::required(group, time)?;
-            times.read(rows)?;
-            let threads = int(process)?.into_iter().map(i64::from).zip(int(ordinal)?);
-            let threads = threads.map(|(process, ordinal)| (process, ordinal as u32));
-            Ok::<Vec<_>, ParquetError>(threads.zip(times.values).collect())
-        };
-        let to = moment("process", "ordinal", "time")?;
-        let from = moment("from_process", "from_ordinal", "from_time")?;
-        let mut kinds = Column::<ByteArrayType>::required(group, "edge")?;
-        let mut numbers = Column::<Int32Type>::optional(group, "on_path")?;
-        kinds.read(rows)?;
-        numbers.read(rows)?;
-        let others = kinds.values.iter().zip(numbers.rows());
-        edges.extend(to.into_iter().zip(from).zip(others).map(|((to, from), (kind, number))| {
-            let kind = String::from_utf8_lossy(kind.data()).into_owned();
-            Edge { to, from, kind, on_path: number.copied() }
-        }));
-    }
+fn read_edges(group: &dyn RowGroupReader, edges: &mut Vec<Edge>) -> ParquetResult<()> {
+    let moment = |process, ordinal, time| {
+        let int = |name| Column::<Int32Type>::required(group, name).map(|column| column.values);
+        let times = Column::<Int64Type>::required(group, time)?;
+        let threads = int(process)?.into_iter().map(i64::from).zip(int(ordinal)?);
+        let threads = threads.map(|(process, ordinal)| (process, ordinal as u32));
+        Ok::<Vec<_>, ParquetError>(threads.zip(times.values).collect())
+    };
+    let to = moment("process", "ordinal", "time")?;
+    let from = moment("from_process", "from_ordinal", "from_time")?;
+    let kinds = Column::<ByteArrayType>::required(group, "edge")?;
+    let numbers = Column::<Int32Type>::optional(group, "on_path")?;
+    let others = kinds.values.iter().zip(numbers.rows());
+    edges.extend(to.into_iter().zip(from).zip(others).map(|((to, from), (kind, number))| {
+        let kind = String::from_utf8_lossy(kind.data()).into_owned();
+        Edge { to, from, kind, on_path: number.copied() }
+    }));
     Ok(())
 }
 
-fn read(file: &DataFile, add: &mut impl FnMut(Slice)) -> ParquetResult<()> {
+fn read(group: &dyn RowGroupReader, add: &mut impl FnMut(Slice)) -> ParquetResult<()> {
     let wrong = || ParquetError::General("a slice is impossible".to_owned());
     let index = |id: i32| u32::try_from(id.checked_sub(1).ok_or_else(wrong)?).map_err(|_| wrong());
-    let reader = file.open()?;
-    for group in 0..reader.num_row_groups() {
-        let group = reader.get_row_group(group)?;
-        let group = group.as_ref();
-        let rows = row_count(group);
-        let int = |name| {
-            let mut column = Column::<Int32Type>::required(group, name)?;
-            column.read(rows).map(|()| column)
+    let int = |name| Column::<Int32Type>::required(group, name);
+    let optional = |name| Column::<Int32Type>::optional(group, name);
+    let long = |name| Column::<Int64Type>::required(group, name);
+    let (processes, ordinals) = (int("process")?, int("ordinal")?);
+    let (threads, contexts) = (optional("thread")?, optional("context")?);
+    let (times, durations, sampled) = (long("time")?, long("duration")?, long("sampled")?);
+    let states = Column::<ByteArrayType>::required(group, "state")?;
+    let mut named = threads.rows().zip(contexts.rows());
+    for row in 0..row_count(group) {
+        let (thread, context) = named.next().ok_or_else(wrong)?;
+        let slice = Slice {
+            owner: (processes.values[row].into(), ordinals.values[row] as u32),
+            thread: thread.map(|id| index(*id)).transpose()?,
+            start: times.values[row],
+            duration: durations.values[row],
+            state: std::str::from_utf8(states.values[row].data()).ok().and_then(State::from_name),
+            context: context.map(|id| index(*id)).transpose()?,
+            sampled: sampled.values[row],
         };
-        let optional = |name| {
-            let mut column = Column::<Int32Type>::optional(group, name)?;
-            column.read(rows).map(|()| column)
-        };
-        let long = |name| {
-            let mut column = Column::<Int64Type>::required(group, name)?;
-            column.read(rows).map(|()| column)
-        };
-        let (processes, ordinals) = (int("process")?, int("ordinal")?);
-        let (threads, contexts) = (optional("thread")?, optional("context")?);
-        let (times, durations, sampled) = (long("time")?, long("duration")?, long("sampled")?);
-        let mut states = Column::<ByteArrayType>::required(group, "state")?;
-        states.read(rows)?;
-        let mut named = threads.rows().zip(contexts.rows());
-        for row in 0..rows {
-            let (thread, context) = named.next().ok_or_else(wrong)?;
-            let slice = Slice {
-                owner: (processes.values[row].into(), ordinals.values[row] as u32),
-                thread: thread.map(|id| index(*id)).transpose()?,
-                start: times.values[row],
-                duration: durations.values[row],
-                state: std::str::from_utf8(states.values[row].data()).ok().and_then(State::from_name),
-                context: context.map(|id| index(*id)).transpose()?,
-                sampled: sampled.values[row],
-            };
-            if slice.duration < 0 || slice.start < 0 {
-                return Err(wrong());
-            }
-            add(slice);
+        if slice.duration < 0 || slice.start < 0 {
+            return Err(wrong());
         }
+        add(slice);
     }
     Ok(())
 }
