@@ -10,6 +10,7 @@ use crate::model::code::SplitCounts;
 use crate::model::experiment::Experiment;
 use crate::model::keys;
 use crate::model::metrics::{self, CATEGORY_PREFIX, Metric, ON_PATH};
+use crate::model::statistics::signed;
 use crate::model::symbols::Symbols;
 use crate::model::tree::{Tree, Values};
 use crate::model::warnings::Warnings;
@@ -301,7 +302,6 @@ fn process_sites<'a>(
     frames: &'a ProcessFrames,
     symbols: &'a Symbols,
 ) -> impl Iterator<Item = Site> + 'a {
-    let signed = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
     let site = move |place: CodeAddress, counts| Some(Site { frame: *frames.get(&place.0)?, counts });
     let sites = process.process.iter().flat_map(|file| &file.sites);
     let of_runtimes = sites.filter_map(move |found| {

@@ -9,6 +9,7 @@ use hpc_formats::profile::{Aggregation, Unit};
 use rusqlite::{Connection, Result};
 
 pub use crate::model::metrics::{FIXED, IDLENESS, OVERHEAD, WORK};
+pub use crate::model::statistics::sum;
 
 pub const EFFORT: &str = "effort";
 
@@ -20,11 +21,6 @@ pub fn effort(values: &[i64]) -> i64 {
 /// Work and overhead: the time that threads worked.
 pub fn busy(values: &[i64]) -> i64 {
     values[WORK].saturating_add(values[OVERHEAD])
-}
-
-/// A sum that a forged database cannot make overflow.
-pub fn sum(values: impl Iterator<Item = i64>) -> i64 {
-    values.fold(0, i64::saturating_add)
 }
 
 /// What nodes are compared by.

@@ -174,13 +174,13 @@ impl Statistics {
     }
 }
 
-/// A sum that forged measurements cannot make overflow.
-fn sum(values: impl Iterator<Item = i64>) -> i64 {
+/// A sum that forged measurements, or a forged database, cannot make overflow.
+pub fn sum(values: impl Iterator<Item = i64>) -> i64 {
     values.fold(0, i64::saturating_add)
 }
 
-/// A forged counter beyond signed numbers is cut.
-fn signed(value: u64) -> i64 {
+/// A forged counter beyond signed numbers, which are all that SQLite has, is cut.
+pub fn signed(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
 

@@ -5,6 +5,7 @@
 use crate::error::{Error, Result};
 use crate::model::code::Code;
 use crate::model::experiment::{Experiment, ProcessSummary};
+use crate::model::statistics::signed;
 use crate::model::symbols::Kind;
 use crate::model::tree::{Label, SourceLocation, TreeNode, Values};
 use crate::passes::merge::number::Numbers;
@@ -162,7 +163,7 @@ impl ColumnFiles<'_> {
         let threads: u32 = processes.iter().map(|p| p.threads).sum();
         let run = &self.experiment.runs[run];
         let host = &self.experiment.hosts[run.host];
-        let long = |amount: u64| Column::Long(vec![i64::try_from(amount).unwrap_or(i64::MAX)]);
+        let long = |amount: u64| Column::Long(vec![signed(amount)]);
         let text = |text: &str| Column::Text(vec![ByteArray::from(text)]);
         let program = first.map_or("", |p| program_name(&p.start.executable));
         let cores = processes.iter().map(|p| p.start.cores).max();

@@ -8,7 +8,7 @@ use crate::model::errors::Errors;
 use crate::model::experiment::Experiment;
 use crate::model::keys;
 use crate::model::metrics::per_unit;
-use crate::model::statistics::Statistics;
+use crate::model::statistics::{Statistics, signed};
 use crate::model::tree::{self, Call, Label, SourceLocation, Tree, TreeNode, Values};
 use crate::model::warnings::Warnings;
 use crate::passes::merge::values::Spreads;
@@ -156,11 +156,6 @@ fn begin_file(
     insert(&connection, "note", warnings.lines(), |rows, id, line| rows.add(params![id, line]))?;
     connection.execute_batch(&schema::create_views())?;
     Ok(connection)
-}
-
-/// SQLite has signed integers only; a forged counter beyond them is cut.
-fn signed(value: u64) -> i64 {
-    i64::try_from(value).unwrap_or(i64::MAX)
 }
 
 /// The id of the row with an index.

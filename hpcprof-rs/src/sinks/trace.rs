@@ -2,6 +2,7 @@
 //! edges between threads (FORMATS.md).
 
 use crate::error::Result;
+use crate::model::statistics::signed;
 use crate::passes::edges::TraceEdge;
 use crate::passes::slices;
 use crate::passes::traces::Row;
@@ -36,7 +37,6 @@ fn edge_columns(edges: &[TraceEdge], begin: u64) -> [Field<'static>; 8] {
 
 fn columns(rows: &[Row]) -> [Field<'static>; 8] {
     let id = |index: usize| index as i32 + 1;
-    let signed = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
     let long = |of: fn(&Row) -> u64| Column::Long(rows.iter().map(|row| signed(of(row))).collect());
     let rows = rows.iter();
     let contexts = rows.clone().map(|row| row.context.map(|context| context as i32 + 1));

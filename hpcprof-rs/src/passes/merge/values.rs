@@ -7,6 +7,7 @@ use crate::error::Result;
 use crate::model::hash::FastMap;
 use crate::model::metrics::{FIXED, IDLENESS, OVERHEAD, WORK, first_square};
 use crate::model::spread::Spread;
+use crate::model::statistics::signed;
 use crate::model::tree::Values;
 use crate::passes::merge::number::{Numbered, Numbers};
 use crate::passes::merge::reduce::Merged;
@@ -55,7 +56,7 @@ pub struct Layout {
 
 impl Layout {
     fn each(&self, entry: &Entry, mut add: impl FnMut(usize, i64)) {
-        let amount = |index: usize| i64::try_from(entry.amounts[index]).unwrap_or(i64::MAX);
+        let amount = |index: usize| signed(entry.amounts[index]);
         match entry.tag.checked_sub(1) {
             None => add(WORK, amount(1)),
             Some(category) => {
@@ -74,7 +75,7 @@ impl Layout {
 
     /// Calls `add` with each sum of squares.
     fn each_square(&self, entry: &Entry, mut add: impl FnMut(usize, i64)) {
-        let amount = |index: usize| i64::try_from(entry.amounts[index]).unwrap_or(i64::MAX);
+        let amount = |index: usize| signed(entry.amounts[index]);
         let first = first_square(self.metrics);
         add(first + if entry.tag == 0 { WORK } else { OVERHEAD }, amount(3));
         add(first + IDLENESS, amount(4));
