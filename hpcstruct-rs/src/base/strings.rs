@@ -127,11 +127,6 @@ impl Interner {
         longest.unwrap_or(0) * SHARDS
     }
 
-    /// A hash of some texts, the same throughout this table's life.
-    pub(crate) fn hash(&self, texts: &[&str]) -> u64 {
-        self.hasher.hash_one(texts)
-    }
-
     /// Hands the text of an id of this table to `take`; an id of no table has an empty text.
     pub(crate) fn with<T>(&self, id: StringId, take: impl FnOnce(&str) -> T) -> T {
         let id = id.0 as usize;

@@ -30,14 +30,6 @@ impl<'d> Text<'d> {
     pub(crate) fn get(&self, debug: &Debug<'d>) -> Option<&'d str> {
         debug.text(self.unit, self.value)
     }
-
-    /// Identifies it without reading it: its offset in the module's own string table.
-    pub(crate) fn place(&self, debug: &Debug<'d>) -> Option<usize> {
-        match self.value {
-            AttributeValue::DebugStrRef(offset) if debug.is_own(self.unit) => Some(offset.0),
-            _ => None,
-        }
-    }
 }
 
 /// Describes `entry`; what cannot be read is absent.

@@ -59,8 +59,6 @@ pub(crate) enum Linkage {
     Whole(NameFacts),
     /// A readable Rust name whose closures have no numbers.
     Closure(StringId),
-    /// It cannot be read.
-    Absent,
 }
 
 /// [`Linkage`] before the rules for the linkage name itself.
@@ -105,10 +103,6 @@ pub(crate) struct Classifier<'a> {
     pub(crate) module: ModuleFacts,
     /// Mangled names without hash and suffixes.
     by_stem: SharedMap<String, Demangled>,
-    /// Linkage names by their places in the debug information.
-    by_place: SharedMap<usize, Linkage>,
-    /// Closures by their linkage names' places and a hash of the namespaces around them.
-    closures: SharedMap<(usize, u64), NameFacts>,
     by_name: SharedMap<(StringId, Scheme), Classified>,
     files: SharedMap<StringId, FileFacts>,
     functions: SharedMap<StringId, Option<Arc<Functions>>>,
@@ -130,8 +124,6 @@ impl<'a> Classifier<'a> {
             strings: Interner::default(),
             module: ModuleFacts::default(),
             by_stem: SharedMap::default(),
-            by_place: SharedMap::default(),
-            closures: SharedMap::default(),
             by_name: SharedMap::default(),
             files: SharedMap::default(),
             functions: SharedMap::default(),
@@ -200,34 +192,6 @@ impl<'a> Classifier<'a> {
         }
     }
 
-    /// Classifies the linkage name at `place` of the module's debug information; `read` gets it.
-    pub(crate) fn linkage_at<'n>(
-        &self,
-        place: Option<usize>,
-        read: impl FnOnce() -> Option<&'n str>,
-    ) -> Option<Linkage> {
-        let find = || read().map_or(Linkage::Absent, |symbol| self.linkage(symbol));
-        let known = match place {
-            Some(place) => self.by_place.get_or(&place, find),
-            None => find(),
-        };
-        (!matches!(known, Linkage::Absent)).then_some(known)
-    }
-
-    /// Classifies the closure with the linkage name at `place`, within the namespaces `path`; `make`
-    /// computes the answer.
-    pub(crate) fn closure_at(
-        &self,
-        place: Option<usize>,
-        path: &[&str],
-        make: impl FnOnce() -> NameFacts,
-    ) -> NameFacts {
-        match place {
-            Some(place) => self.closures.get_or(&(place, self.strings.hash(path)), make),
-            None => make(),
-        }
-    }
-
     /// Classifies a procedure by its readable name and its linkage name.
     pub(crate) fn named(&self, readable: &str, linkage: &str, scheme: Scheme) -> NameFacts {
         let key = (self.strings.id(readable), scheme);
@@ -249,7 +213,7 @@ impl<'a> Classifier<'a> {
                 let readable = self.strings.with(readable, str::to_owned);
                 self.named(&readable, symbol, Scheme::Rust)
             }
-            Linkage::Plain | Linkage::Absent => {
+            Linkage::Plain => {
                 let name = qualified::of_symbol(names::stem(symbol).name);
                 self.with_rule(self.classify(&name, Scheme::Plain), symbol)
             }

@@ -271,9 +271,7 @@ impl<'a, 'd> FunctionInfos<'a, 'd> {
 
     /// The classification of the linkage name that an entry states.
     fn linkage(&self, description: &Description<'d>) -> Option<Linkage> {
-        let linkage = description.linkage?;
-        let read = || linkage.get(self.debug);
-        self.classifier.linkage_at(linkage.place(self.debug), read)
+        Some(self.classifier.linkage(description.linkage?.get(self.debug)?))
     }
 
     fn name<'n>(
@@ -299,15 +297,10 @@ impl<'a, 'd> FunctionInfos<'a, 'd> {
         match &linkage {
             Some(Linkage::Whole(facts)) => *facts,
             Some(Linkage::Closure(readable)) => {
-                let path = path();
-                let place = description.linkage.filter(|_| stated.is_some());
-                let place = place.and_then(|l| l.place(self.debug));
-                self.classifier.closure_at(place, &path, || {
-                    let text = text();
-                    let plain = plain().unwrap_or(text);
-                    let numbered = self.number_closures(*readable, &path, plain);
-                    self.classifier.named(&numbered, text, Scheme::Rust)
-                })
+                let text = text();
+                let plain = plain().unwrap_or(text);
+                let numbered = self.number_closures(*readable, &path(), plain);
+                self.classifier.named(&numbered, text, Scheme::Rust)
             }
             _ => {
                 let text = text();
