@@ -3,11 +3,11 @@
 //!
 //! | step | module |
 //! |---|---|
-//! | ask cargo which program is meant | [`project`], [`configuration`], [`toolchain`] |
-//! | build it, with this program as the compiler's wrapper | [`compile`] |
-//! | compile replacements for rayon-core and crossbeam-channel | [`wrapper`], [`mod@replacement`] |
-//! | check that the program links them | [`marker`] |
-//! | measure and report | [`profile`] |
+//! | ask cargo which program is meant | `project`, `configuration`, `toolchain` |
+//! | build it, with this program as the compiler's wrapper | `compile` |
+//! | compile replacements for rayon-core and crossbeam-channel | `wrapper`, `replacement` |
+//! | check that the program links them | `marker` |
+//! | measure and report | `profile` |
 //!
 //! The user's files stay as they are. Exit status: the program's own; 125 if this program or the build fails.
 
