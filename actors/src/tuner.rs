@@ -59,7 +59,6 @@ struct State {
     slow: u32,
     /// The least time for a message in the last trial, without and with priorities.
     least: [f64; 2],
-    /// The priorities with which that was.
     best: Arc<Priorities>,
 }
 

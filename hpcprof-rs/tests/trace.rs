@@ -1,16 +1,20 @@
 //! Traces in the database: what a thread did when agrees with its profile, whatever the order of its samples,
 //! and damage is one warning.
 
+#[path = "../../formats/tests/support/writer.rs"]
+mod writer;
+
 use crate::support::*;
 use crate::support::{program, random};
 use fastrand::Rng;
 use hpc_formats::profile::{Profile, Record};
-use hpc_formats::trace::{BLOCK_SIZE, Event, State, Writer, block, header};
+use hpc_formats::trace::{BLOCK_SIZE, Event, State, block, header};
 use hpcprof_rs::catalogue::trace::Slice;
 use hpcprof_rs::catalogue::{Catalogue, Projection};
 use hpcprof_rs::timeline::bins::binned;
 use hpcprof_rs::views::fold::FoldOptions;
 use std::collections::BTreeMap;
+use writer::Writer;
 
 /// A trace whose samples are those of the profiles, in a random order, with waits between.
 fn traced(run: &Run, random: &mut Rng) -> Vec<u8> {

@@ -23,7 +23,6 @@ pub(crate) struct Queued(*const TaskHeader);
 unsafe impl Send for Queued {}
 
 impl Queued {
-    /// The task itself.
     #[inline(always)]
     pub(crate) fn task(task: TaskRef) -> Self {
         Queued(task.0)

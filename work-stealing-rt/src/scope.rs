@@ -296,7 +296,6 @@ impl<S: AnyScope> Member<S> {
         Member(scope)
     }
 
-    /// The scope.
     #[inline(always)]
     fn scope(&self) -> &S {
         // SAFETY: the scope waits for this task, which is not over yet.

@@ -52,7 +52,6 @@ pub(crate) struct Options {
 struct Programs {
     /// With the rayon-core of crates.io.
     stock: PathBuf,
-    /// With ours.
     ours: PathBuf,
     /// The C++ program, and whether it has TBB.
     cpp: Option<(PathBuf, bool)>,

@@ -120,7 +120,6 @@ struct Setting {
     is_alone: bool,
 }
 
-/// The other tools that there are.
 fn other_tools(folder: &Path) -> Vec<fn(u32) -> Way> {
     let mut others: Vec<fn(u32) -> Way> = Vec::new();
     if works(folder, "perf", &["record", "-o", "perf-check.data", "--", "true"]) {

@@ -92,9 +92,14 @@ impl Thread {
 }
 
 #[cfg(test)]
+#[path = "../../../formats/tests/support/writer.rs"]
+mod writer;
+
+#[cfg(test)]
 mod tests {
+    use super::writer::Writer;
     use super::*;
-    use hpc_formats::trace::{Trace, Writer};
+    use hpc_formats::trace::Trace;
 
     /// The slices of events, from 0 to 1000, with a period of 10.
     fn slices(events: &[(u64, Event)]) -> Vec<(u64, u64, &'static str, u32, u64)> {

@@ -20,7 +20,6 @@ use std::process::{Command, Stdio};
 /// What was built.
 #[derive(Debug)]
 pub(crate) struct Built {
-    /// The program.
     pub(crate) program: PathBuf,
     /// Where its shared libraries may lie.
     pub(crate) libraries: Vec<PathBuf>,

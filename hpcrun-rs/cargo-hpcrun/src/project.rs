@@ -31,9 +31,7 @@ pub(crate) enum Locked {
 /// The chosen program, as known before it is built.
 #[derive(Debug)]
 pub(crate) struct Project {
-    /// Its package.
     pub(crate) package: Package,
-    /// Its kind.
     pub(crate) kind: Kind,
     /// Its name.
     pub(crate) program: String,

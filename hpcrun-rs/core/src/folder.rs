@@ -118,7 +118,6 @@ pub fn hand_over(directory: &OsStr, user: u32, own: &[String]) -> bool {
     true
 }
 
-/// The names in a folder.
 fn names(folder: i32) -> Vec<CString> {
     let mut names = Vec::new();
     // SAFETY: the stream owns the descriptor that is opened for it, and is closed once. An entry is valid

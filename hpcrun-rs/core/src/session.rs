@@ -61,7 +61,6 @@ pub fn start(config: Config, arguments: Vec<String>, sigaction: Sigaction) -> Re
     Ok(())
 }
 
-/// Begins the entries of a new image.
 fn begin_entries(new: &Image) {
     let mut bytes = process::encode_header().to_vec();
     bytes.extend(process::encode(&Entry::Start(start_entry(new))));

@@ -98,7 +98,6 @@ impl Tracker {
     }
 }
 
-/// The time of a context.
 pub(crate) fn on_path((context, time): &(Context, u64)) -> OnPath {
     OnPath { profile: context.profile, record: context.record, time: *time }
 }

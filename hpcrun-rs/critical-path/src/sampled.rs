@@ -55,7 +55,6 @@ struct Content {
 #[derive(Debug)]
 struct Contexts {
     before: Option<Arc<Contexts>>,
-    /// By context.
     times: Box<[(Context, u64)]>,
 }
 

@@ -62,7 +62,6 @@ pub(crate) struct World {
     pub(crate) late: Box<Arrived>,
 }
 
-/// A communicator.
 pub(crate) struct Comm {
     handle: usize,
     /// Equal at all its processes.

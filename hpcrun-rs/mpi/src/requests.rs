@@ -14,7 +14,6 @@ use std::ffi::c_int;
 /// By handle. Of requests that are not here nothing needs to be known when they are complete.
 pub(crate) type Requests = BTreeMap<usize, Request>;
 
-/// A request.
 #[derive(Debug)]
 pub(crate) enum Request {
     Receive {

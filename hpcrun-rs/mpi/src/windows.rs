@@ -8,7 +8,6 @@ use crate::matching::{Found, Message};
 use hpcrun_abi::{LOST_ROOM, LOST_UNKNOWN};
 use std::ffi::c_int;
 
-/// A window.
 pub(crate) struct Window {
     pub(crate) comm: usize,
     /// Its number among those of the communicator, equal at all its processes.
@@ -151,7 +150,6 @@ impl World {
         Some((self.comm(comm)?.id | EPOCHS, tag))
     }
 
-    /// Tells others of an event.
     fn tell(&mut self, window: usize, event: c_int, others: &[u32], observed: &Observed) {
         if let Some(message) = self.epoch(window, event) {
             others.iter().for_each(|other| self.send(message, *other, observed.strand()));

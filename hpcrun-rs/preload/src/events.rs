@@ -28,7 +28,6 @@ impl Place {
     /// The current context, captured.
     pub(crate) const CONTEXT: Place = Place(0);
 
-    /// The call that returns to this address.
     #[inline]
     pub(crate) fn of_call(return_address: usize) -> Place {
         Place((return_address as u64).wrapping_sub(1))

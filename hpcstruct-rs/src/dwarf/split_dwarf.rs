@@ -37,7 +37,6 @@ pub(crate) struct Loaded<'b, 'd> {
     objects: Vec<(Skeleton<'d>, Option<Sections<'b>>)>,
 }
 
-/// Opens the files of `skeletons`.
 pub(crate) fn open<'d>(skeletons: Vec<Skeleton<'d>>, search: Search<'_>) -> Files<'d> {
     let package =
         if skeletons.is_empty() { None } else { search.files.iter().find_map(|file| package_of(file)) };

@@ -11,7 +11,6 @@ use super::nesting::{LoopPlace, Nesting, Part, common};
 use crate::base::strings::Map;
 use hpc_formats::structure::{Origin, SourceLine};
 
-/// Place and origin of each loop.
 pub(super) fn names(nesting: &Nesting<'_>) -> Vec<(LoopPlace, Origin)> {
     let count = nesting.loops.loops.len();
     let branches: Vec<_> = (0..count).map(|i| nesting.line_of_branches(i)).collect();

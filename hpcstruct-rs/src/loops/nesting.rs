@@ -108,7 +108,6 @@ impl<'a> Nesting<'a> {
         self.levels = lined.into_iter().zip(&all).map(level).collect();
     }
 
-    /// The parts from an address on.
     pub(super) fn parts_from(&self, address: u64) -> impl Iterator<Item = &Part> {
         let first = self.parts.partition_point(|p| p.end <= address);
         self.parts[first..].iter()

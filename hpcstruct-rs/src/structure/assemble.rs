@@ -83,7 +83,6 @@ struct Sources<'a, 'd> {
     code_map: &'a CodeMap,
     by_procedure: &'a ByProcedure,
     found: &'a loops::Found,
-    /// By tag.
     tags: Vec<TagText>,
 }
 
@@ -315,7 +314,6 @@ fn tag_uses(sources: &Sources<'_, '_>, parts: &[Part]) -> Vec<TagUse> {
 pub(crate) struct Assembled {
     pub(crate) parts: Vec<Part>,
     pub(crate) strings: Interner,
-    /// By tag.
     pub(crate) tag_texts: Vec<TagText>,
     /// Everything but the tables.
     pub(crate) identity: Structure,

@@ -26,7 +26,6 @@ pub(crate) struct GoTable<'d> {
     functions: usize,
 }
 
-/// A function of Go.
 #[derive(Clone, Debug)]
 pub(crate) struct GoFunction<'d> {
     pub(crate) range: Range<u64>,

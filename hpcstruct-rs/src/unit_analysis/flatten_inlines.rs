@@ -7,13 +7,11 @@
 use std::collections::BinaryHeap;
 use std::ops::Range;
 
-/// A range of a scope.
 #[derive(Clone, Debug)]
 pub(crate) struct ScopeRange {
     pub(crate) range: Range<u64>,
     /// Its depth in the tree of scopes.
     pub(crate) depth: u32,
-    /// Which scope.
     pub(crate) scope: usize,
 }
 

@@ -93,7 +93,6 @@ impl<'a, 'd> FunctionInfos<'a, 'd> {
         self.language.is_rust
     }
 
-    /// A file of a unit.
     #[inline]
     pub(crate) fn file(&mut self, unit: u32, file: u64) -> Option<FileFacts> {
         // The unit has its own line table.

@@ -27,7 +27,6 @@ const PAUSES: Duration = Duration::from_millis(400);
 const SERIES: u32 = 10;
 const WAKING: u32 = 2;
 
-/// The loop.
 pub(super) struct Loop {
     /// Steps of an iteration, and steps that take a second.
     steps: AtomicU64,
@@ -56,7 +55,6 @@ impl Loop {
         self.steps.store(steps as u64, Ordering::Relaxed);
     }
 
-    /// One iteration.
     pub(super) fn iteration(&self) {
         spin(self.steps.load(Ordering::Relaxed));
     }

@@ -50,7 +50,6 @@ impl Context {
     }
 }
 
-/// Of one thread.
 pub(crate) struct ThreadSamples {
     ordinal: u32,
     samples: Arc<Samples>,
@@ -178,7 +177,6 @@ impl ThreadSamples {
 }
 
 impl Known {
-    /// The functions with code at an address.
     fn functions(&mut self, address: CodeAddress) -> Functions {
         let known = self.functions.entry(address.0);
         Arc::clone(known.or_insert_with(|| functions::at(address)))

@@ -14,7 +14,6 @@ const MOST: usize = 1 << 20;
 /// Lists, as a power of two.
 const LIST_BITS: u32 = 12;
 
-/// All objects.
 pub(super) struct Objects {
     lists: Box<[List]>,
     count: AtomicUsize,

@@ -66,7 +66,6 @@ impl Values {
     pub(crate) const NONE: Values =
         Values { words: [[0; VALUES_PER_RECORD]; MAX_GROUPS], oversubscribed: 0.0, time: 0, last_ns: 0 };
 
-    /// Of one sample, with its charge.
     #[inline]
     pub(crate) fn of(sample: &Sample, charge: Charge) -> Values {
         let mut values = Values::NONE;
@@ -86,7 +85,6 @@ impl Values {
         self.words[0][1]
     }
 
-    /// Adds a sample.
     #[inline]
     pub(crate) fn add(&mut self, sample: &Sample, charge: Charge) {
         let period = sample.period as f64;

@@ -12,7 +12,6 @@ use crate::system;
 /// `si_code` of a timer's signal.
 pub(super) const SI_TIMER: i32 = -2;
 
-/// The clock of an event.
 pub(super) fn clock_of(event: Event) -> libc::clockid_t {
     match event {
         Event::CpuTime => libc::CLOCK_THREAD_CPUTIME_ID,

@@ -130,7 +130,6 @@ impl Working {
         }
     }
 
-    /// A state as the trace has it.
     fn traced_as(&self, state: State) -> trace::State {
         match state {
             _ if self.is_paused() => trace::State::Idle,

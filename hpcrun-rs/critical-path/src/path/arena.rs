@@ -163,7 +163,6 @@ impl Arena {
         self.node(node.0).depth.load(Ordering::Relaxed)
     }
 
-    /// The content there.
     #[inline]
     pub(super) fn content_at(&self, cursor: Cursor) -> Content {
         let node = self.node(cursor.0);

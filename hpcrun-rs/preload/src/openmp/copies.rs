@@ -56,7 +56,6 @@ impl Entry {
         Entry { name, global: AtomicUsize::new(0) }
     }
 
-    /// The function for a call with this return address.
     #[inline]
     pub(crate) fn of_call(&self, return_address: usize) -> Function {
         match Function::unpack(self.global.load(Ordering::Relaxed)) {

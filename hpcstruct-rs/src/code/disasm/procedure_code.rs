@@ -193,7 +193,6 @@ pub(crate) enum Callee {
 
 /// Resolves calls: by the address called, or by the word that holds it.
 pub(crate) trait Callees {
-    /// Of a direct call.
     fn direct(&self, address: u64) -> Callee;
     /// Of a call through the word at `slot`.
     fn through(&self, slot: u64) -> Callee;

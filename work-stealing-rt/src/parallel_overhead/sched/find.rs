@@ -42,7 +42,6 @@ impl Found {
         Found::on_its_own(unsafe { queued.redeem() })
     }
 
-    /// The task.
     #[inline(always)]
     pub(super) fn task(self) -> TaskRef {
         TaskRef(self.task.as_ptr())

@@ -34,7 +34,6 @@ impl Forks {
         Forks { records: OnceLock::new(), grains: Grains::default() }
     }
 
-    /// The record of a slot.
     #[inline(always)]
     pub(crate) fn record(&self, slot: usize) -> &Record {
         let chunks = self.records.get_or_init(|| {

@@ -80,7 +80,6 @@ pub(super) enum Effect {
     Stop,
 }
 
-/// An instruction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Instruction {
     pub(super) length: usize,
