@@ -10,7 +10,7 @@ use crossbeam_channel::{
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{self, scope};
 use std::time::{Duration, Instant};
-use support::{begin_at, edges, length, live, lost, track, work};
+use support::{begin_at, edges, length, live, lost, steady, track, work};
 
 /// One test at a time, with the path tracked. At the end no strand is left, and no edge was lost.
 struct Tracked<'a>(u64, #[allow(dead_code)] MutexGuard<'a, ()>);
@@ -26,6 +26,7 @@ fn tracked() -> Tracked<'static> {
 impl Drop for Tracked<'_> {
     fn drop(&mut self) {
         track(false);
+        steady(true);
         if !thread::panicking() {
             assert_eq!((lost() - self.0, live()), (0, 0), "lost edges, strands");
         }
@@ -257,6 +258,7 @@ fn timers_and_failed_operations_are_no_edges() {
 fn many_senders_and_receivers_at_any_time() {
     for capacity in [None, Some(0), Some(1), Some(3)] {
         let mut tracked = tracked();
+        steady(false);
         let (s, r) = capacity.map_or_else(unbounded, bounded);
         let received = scope(|scope| {
             for i in 0..3 {

@@ -5,7 +5,7 @@
 use std::cell::Cell;
 use std::ptr;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering::SeqCst};
 
 use hpcrun_abi::{ABI_VERSION, EDGE_WAKE, PATH_START, PathTable, SITE_SOURCE, Site, Strand};
 
@@ -15,6 +15,8 @@ thread_local! {
     static PROCEDURE: Cell<u32> = const { Cell::new(0) };
 }
 static ACTIVE: AtomicU8 = AtomicU8::new(0);
+/// Whether the tracking begins and ends outside of waits alone, so that each wait is told whole.
+static IS_STEADY: AtomicBool = AtomicBool::new(true);
 /// Strands that somebody has.
 static LIVE: AtomicI64 = AtomicI64::new(0);
 static LOST: AtomicU64 = AtomicU64::new(0);
@@ -25,7 +27,7 @@ static EDGES: Mutex<Vec<(Site, u32)>> = Mutex::new(Vec::new());
 
 /// The calling thread is active for so long.
 pub(crate) fn work(time: u64) {
-    assert!(!IS_PAUSED.get(), "activity in a wait");
+    assert!(!IS_PAUSED.get() || !IS_STEADY.load(SeqCst), "activity in a wait");
     LENGTH.set(LENGTH.get() + time);
     if let Some(procedure) = PROCEDURE.get().checked_sub(1) {
         PROCEDURES.lock().unwrap()[procedure as usize].1 += time;
@@ -40,6 +42,10 @@ pub(crate) fn length() -> u64 {
 /// Sets the length of a thread's strand that is given as active from its beginning.
 pub(crate) fn begin_at(length: u64) {
     LENGTH.set(length);
+}
+
+pub(crate) fn steady(is_steady: bool) {
+    IS_STEADY.store(is_steady, SeqCst);
 }
 
 pub(crate) fn track(is_active: bool) {
@@ -80,7 +86,7 @@ extern "C" fn copy(_: Site) -> Strand {
 }
 
 unsafe extern "C" fn merge(strand: Strand, at: Site, edge: u32) {
-    assert!(!IS_PAUSED.get(), "a wait that never ends");
+    assert!(!IS_PAUSED.get() || !IS_STEADY.load(SeqCst), "a wait that never ends");
     assert_ne!(edge, EDGE_WAKE);
     if strand == 0 {
         return lose(0);
@@ -129,11 +135,11 @@ extern "C" fn publish(_: Site) {
 }
 
 extern "C" fn pause() {
-    assert!(!IS_PAUSED.replace(true), "a wait in a wait");
+    assert!(!IS_PAUSED.replace(true) || !IS_STEADY.load(SeqCst), "a wait in a wait");
 }
 
 extern "C" fn resume() {
-    assert!(IS_PAUSED.replace(false), "the end of no wait");
+    assert!(IS_PAUSED.replace(false) || !IS_STEADY.load(SeqCst), "the end of no wait");
 }
 
 extern "C" fn restart(_: Site) {
