@@ -14,15 +14,16 @@ pub(crate) struct Options {
     output: PathBuf,
 }
 
-/// Files of the repository that go along.
-const FILES: [&str; 7] = [
+/// What of the repository goes along: what the README leads to.
+const FILES: [&str; 8] = [
     "README.md",
+    "ARCHITECTURE.md",
     "CHANGELOG.md",
+    "FORMATS.md",
     "SECURITY.md",
     "LICENSE-MIT",
     "LICENSE-APACHE",
-    "docs/guide.md",
-    "docs/scripts.md",
+    "docs",
 ];
 
 pub(crate) fn run(options: &Options) -> Result<(), String> {
