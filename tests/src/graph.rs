@@ -1,7 +1,8 @@
-//! Activity graphs whose nodes say what they took, and their longest paths.
+//! Activity graphs whose nodes say what they took, their longest paths, and what they take on some workers.
 
 use crate::run::Run;
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
 /// What a procedure is called, and which of its nodes.
 pub type Node = (&'static str, usize);
@@ -74,5 +75,75 @@ impl Times {
     pub fn total(&self, name: Option<&str>) -> f64 {
         let is_it = |((n, _), _): &(&(String, usize), &f64)| name.is_none_or(|name| name == n);
         self.0.iter().filter(is_it).map(|(_, time)| time).sum()
+    }
+}
+
+/// A graph that a program has recorded of itself: of each node its nanoseconds, and those before it.
+#[derive(Clone, Debug)]
+pub struct Recorded(Vec<(u64, Vec<usize>)>);
+
+impl Recorded {
+    /// Of a program's output. `net`: without what the recording took.
+    pub fn of_output(text: &str, net: bool) -> Recorded {
+        let value: serde_json::Value = serde_json::from_str(text.trim()).expect("the fixture's nodes");
+        let node = |node: &serde_json::Value| {
+            let time = node[usize::from(net)].as_u64().expect("a time");
+            let before = node[2].as_array().expect("nodes before").iter();
+            (time, before.map(|node| node.as_u64().expect("a number") as usize).collect())
+        };
+        let nodes: Vec<(u64, Vec<usize>)> =
+            value["nodes"].as_array().expect("it is recorded").iter().map(node).collect();
+        assert!(nodes.iter().enumerate().all(|(n, (_, before))| before.iter().all(|other| *other < n)));
+        Recorded(nodes)
+    }
+
+    /// How many nodes there are.
+    pub fn nodes(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The seconds of all nodes.
+    pub fn work(&self) -> f64 {
+        self.0.iter().map(|(time, _)| *time as f64 * 1e-9).sum()
+    }
+
+    /// The seconds of the longest path.
+    pub fn span(&self) -> f64 {
+        let mut ends: Vec<u64> = Vec::with_capacity(self.0.len());
+        for (time, before) in &self.0 {
+            let begin = before.iter().map(|node| ends[*node]).max().unwrap_or(0);
+            ends.push(begin + time);
+        }
+        ends.into_iter().max().unwrap_or(0) as f64 * 1e-9
+    }
+
+    /// The seconds on so many workers, each of which takes, when it is free, the first node in the order of
+    /// the recording whose turn has come. Starting one, and telling another worker of it, takes no time.
+    pub fn simulate(&self, workers: usize) -> f64 {
+        let mut after = vec![Vec::new(); self.0.len()];
+        let mut missing: Vec<usize> = Vec::new();
+        for (node, (_, before)) in self.0.iter().enumerate() {
+            before.iter().for_each(|other| after[*other].push(node));
+            missing.push(before.len());
+        }
+        let mut ready: BTreeSet<usize> = (0..self.0.len()).filter(|node| missing[*node] == 0).collect();
+        let mut running = BinaryHeap::new();
+        let mut now = 0;
+        loop {
+            while running.len() < workers {
+                let Some(node) = ready.pop_first() else { break };
+                running.push(Reverse((now + self.0[node].0, node)));
+            }
+            let Some(Reverse((end, node))) = running.pop() else {
+                return now as f64 * 1e-9;
+            };
+            now = end;
+            for next in &after[node] {
+                missing[*next] -= 1;
+                if missing[*next] == 0 {
+                    ready.insert(*next);
+                }
+            }
+        }
     }
 }

@@ -17,6 +17,7 @@ mod mpi;
 mod mutations;
 mod node;
 mod oracle;
+mod oyama;
 mod paths;
 mod rayon;
 mod regions;
