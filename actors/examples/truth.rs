@@ -4,8 +4,8 @@
 //! the greatest error of work, span and zeroed spans of each. Then T16 in phases, with automatic priorities.
 //!
 //! `cargo run --release -p work-stealing-actors --example truth [MICROSECONDS [GRAPH]]`: a unit
-//! of time, 1000 by default; of one graph, as T16, a single run on two workers, and its critical path in
-//! JSON.
+//! of time, 1000 by default; of one graph, as T16, or of `reduction`, a single run on two workers, and its
+//! critical path in JSON.
 #![allow(dead_code)]
 
 #[path = "../tests/graphs/catalogue.rs"]
@@ -16,7 +16,7 @@ mod dag;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use work_stealing_actors::System;
+use work_stealing_actors::{Context, Handle, PathReport, Reduction, System};
 
 use dag::Dag;
 
@@ -50,6 +50,32 @@ fn error(dag: &Dag, workers: usize) -> f64 {
     100.0 * errors.fold(0.0, f64::max)
 }
 
+/// An element that contributes after 25 units, and one that begins then and contributes after 5. The result
+/// is worked on for 50 units.
+struct Element(Reduction<u64>);
+
+#[derive(Clone)]
+struct Contribute;
+
+impl Handle<Contribute> for Element {
+    fn handle(&mut self, _: Contribute, context: &mut Context<'_, Self>) {
+        let index = context.index();
+        while index == 1 && self.0.missing() != [1] {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        spend([25, 5][index]);
+        self.0.contribute(index, 0);
+    }
+}
+
+fn reduction() -> PathReport {
+    let system = System::builder().workers(2).critical_path(true).build().expect("threads");
+    let reduction = system.reduction(2, |a, b| a + b, |_| spend(50));
+    let elements = system.array("element", 2, |_, _| Element(reduction.clone()));
+    system.run(|| elements.broadcast(Contribute)).expect("no panic");
+    system.critical_path()
+}
+
 fn main() {
     if let Some(unit) = std::env::args().nth(1) {
         UNIT.store(1000 * unit.parse::<u64>().expect("microseconds"), Ordering::Relaxed);
@@ -64,6 +90,9 @@ fn main() {
         ("T16 chain and fillers", catalogue::chain_and_fillers()),
     ];
     if let Some(name) = std::env::args().nth(2) {
+        if name == "reduction" {
+            return println!("{}", reduction().to_json());
+        }
         let (_, dag) = graphs.iter().find(|(title, _)| title.starts_with(&name)).expect("a graph");
         let report = dag.run(System::builder().workers(2).critical_path(true), false);
         return println!("{}", report.to_json());

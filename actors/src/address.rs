@@ -157,6 +157,10 @@ pub struct Context<'a, A> {
 }
 
 impl<A: Send + 'static> Context<'_, A> {
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.cell.shared
+    }
+
     /// The actor's own address.
     pub fn address(&self) -> Address<A> {
         Address(Arc::clone(self.cell))
@@ -174,7 +178,7 @@ impl<A: Send + 'static> Context<'_, A> {
 
     /// For making an actor or an array.
     pub fn setup(&self) -> Setup {
-        Setup::new(&self.cell.shared)
+        Setup::new(self.shared())
     }
 
     /// A new actor, named after its type.
@@ -185,27 +189,32 @@ impl<A: Send + 'static> Context<'_, A> {
     /// What follows in this handler depends also on all tasks that were added to the merge point, which is
     /// empty again afterwards.
     pub fn depend_on(&self, merge: &mut MergePoint) {
-        let tables = &self.cell.shared.tables;
+        let tables = &self.shared().tables;
         merge.0.drain(..).for_each(|path| strand::merge(tables, path));
     }
 
     /// Adds the current task, as far as it got, to the merge point.
     pub fn add_to(&self, merge: &mut MergePoint) {
-        merge.0.extend(strand::path(&self.cell.shared.tables));
+        merge.0.extend(strand::path(&self.shared().tables));
     }
 
     /// The critical path up to this place. `None`: it is not followed now.
     pub fn critical_path(&self) -> Option<PathReport> {
-        let path = strand::path(&self.cell.shared.tables)?;
-        Some(PathReport::new(&self.cell.shared, Some(path)))
+        let shared = self.shared();
+        let path = strand::path(&shared.tables)?;
+        let report = PathReport::new(shared, Some(path));
+        strand::leave_out(&shared.tables);
+        Some(report)
     }
 
     /// Ends a phase, and begins the next one: what the system has recorded so far is used for automatic
     /// priorities, and forgotten. A program that iterates calls it after an iteration.
     pub fn end_phase(&self) {
-        let path = strand::path(&self.cell.shared.tables);
-        self.cell.shared.end_phase(path);
-        self.cell.shared.begin_phase(path);
+        let shared = self.shared();
+        let path = strand::path(&shared.tables);
+        shared.end_phase(path);
+        shared.begin_phase(path);
+        strand::leave_out(&shared.tables);
     }
 }
 

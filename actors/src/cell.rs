@@ -157,11 +157,8 @@ impl<A: Send + 'static> Cell<A> {
         let place = Location::caller();
         let learnt = || shared.tuner.priority(self.number, message.entry());
         let urgency = priority.unwrap_or_else(learnt);
-        let path = shared.path();
-        let tracked = Strand::copy().map(|strand| Box::new((strand, place)));
-        if tracked.is_some() {
-            strand::leave_out(&shared.tables);
-        }
+        let Ended(path, strand) = shared.here();
+        let tracked = strand.map(|strand| Box::new((strand, place)));
         let context = SpawnContext::capture();
         let mut mailbox = self.lock();
         if mailbox.state == State::Stopped {
@@ -197,7 +194,7 @@ impl<A: Send + 'static> Cell<A> {
             if mailbox.state == State::Stopped || mailbox.queue.len() < self.room {
                 let last = (looks != 0).then(|| mailbox.last.share());
                 drop(mailbox);
-                return last.map_or((), |last| self.depend_on(last));
+                return last.map_or((), |last| self.shared.depend_on(last, Edge::Channel));
             }
             if strand::current() == Current::Program {
                 drop(mailbox);
@@ -278,7 +275,7 @@ impl<A: Send + 'static> Cell<A> {
         }
         let outer = strand::replace(Current::Handler);
         if let Some(room) = room {
-            room.into_iter().for_each(|room| self.depend_on(room));
+            room.into_iter().for_each(|room| shared.depend_on(room, Edge::Channel));
         }
         let context = envelope.context;
         let call = || context.enter(|| envelope.message.run(actor, self));
@@ -304,17 +301,6 @@ impl<A: Send + 'static> Cell<A> {
         }
         let goes_on = goes_on && mailbox.state != State::Stopped;
         (mailbox, goes_on)
-    }
-
-    /// What follows in the current task has waited for room, which the end of another task has made.
-    #[cold]
-    fn depend_on(&self, Ended(path, strand): Ended) {
-        if self.shared.is_recording() {
-            strand::merge(&self.shared.tables, path);
-        }
-        if strand.is_some() {
-            Strand::merge(strand, Edge::Channel);
-        }
     }
 
     /// Those that waited for room go on: its last task has made it.

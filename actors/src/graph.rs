@@ -2,10 +2,12 @@
 //!
 //! One duty: copy what the workers have recorded since a phase began, and compute on it: paths, slack, and
 //! the span without an entry method. The graph has an entry's activity as a node, and at most two edges into
-//! it. Parts whose predecessor is overwritten or belongs to an earlier phase begin at the length that they
-//! were recorded with.
+//! it. Parts whose predecessor belongs to an earlier phase begin with the phase, those whose predecessor is
+//! overwritten at the length that they were recorded with.
 
 use std::time::Instant;
+
+use critical_path::Edge;
 
 use crate::strand::Tables;
 use crate::table::{Part, Path, Reference};
@@ -49,6 +51,12 @@ pub(crate) struct Node {
     pub(crate) follow: [u64; 3],
 }
 
+impl Node {
+    fn end(&self) -> u64 {
+        self.start + self.part.time
+    }
+}
+
 /// See the module.
 #[derive(Default)]
 pub(crate) struct Graph {
@@ -68,16 +76,14 @@ pub(crate) struct Graph {
 impl Graph {
     /// Of what was recorded in the window, up to the path's end if there is one.
     pub(crate) fn new(tables: &Tables, window: &Window, end: Option<Path>) -> Self {
-        let base = window.base;
-        let mut graph = Graph { base, ..Graph::default() };
+        let mut graph = Graph { base: window.base, ..Graph::default() };
         let numbers = graph.copy(tables, window);
-        let length = |node: usize| graph.nodes[node].part.length();
         graph.end = end.and_then(|end| find(&numbers, end.from).ok().flatten());
         // Of equals the first.
         let all = (0..graph.nodes.len()).rev();
-        let longest = || all.max_by_key(|node| length(*node));
+        let longest = || all.max_by_key(|node| graph.nodes[*node].end());
         let last = end.map_or_else(longest, |_| graph.end);
-        graph.span = last.map_or(0, |last| length(last) - base);
+        graph.span = last.map_or(0, |last| graph.nodes[last].end());
         let before = |node: &usize| graph.nodes[*node].before[0];
         graph.path = std::iter::successors(last, before).collect();
         graph.path.reverse();
@@ -102,11 +108,25 @@ impl Graph {
                     let [Ok(longest), Ok(other)] = references.map(|r| find(&numbers, r)) else {
                         break;
                     };
-                    let (part, before) = (*part, [longest, other]);
+                    let (mut part, mut before) = (*part, [longest, other]);
                     for (reference, node) in references.into_iter().zip(before) {
                         let place = reference.place().filter(|_| node.is_none());
                         let is_lost = |(worker, n): (usize, u64)| n >= window.first[worker];
                         self.lost += u64::from(place.is_some_and(is_lost));
+                    }
+                    if references[0].place().is_some_and(|(worker, n)| n < window.first[worker]) {
+                        part.begin.length = window.base;
+                    }
+                    let [first, second] = before.map(|before| before.map(|node| self.nodes[node].end()));
+                    let start = first.unwrap_or_else(|| self.begun(&part));
+                    // What was longer had that from an earlier phase.
+                    if second.is_some_and(|second| second > start) {
+                        before.swap(0, 1);
+                        part.edge = part.edge.map(|edge| match edge {
+                            Edge::Message => Edge::Lock,
+                            Edge::Lock => Edge::Message,
+                            edge => edge,
+                        });
                     }
                     if part.edge.is_some() {
                         self.edges += before.iter().flatten().count() as u64;
@@ -117,7 +137,7 @@ impl Graph {
                         worker,
                         before,
                         is_on_path: false,
-                        start: 0,
+                        start: start.max(second.unwrap_or(0)),
                         slack: None,
                         follow: [0; 3],
                     });
@@ -131,11 +151,16 @@ impl Graph {
     fn ends(&self, zeroed: Option<u32>, cost: u64) -> Vec<u64> {
         let mut ends: Vec<u64> = Vec::with_capacity(self.nodes.len());
         for Node { part, before, .. } in &self.nodes {
-            let [longest, other] = before.map(|before| before.map(|before| ends[before]));
+            // No message leads from an actor's last task to this one.
+            let costs = match part.edge {
+                None => [0, 0],
+                Some(Edge::Lock) => [0, cost],
+                Some(_) => [cost, 0],
+            };
+            let [longest, other] = [0, 1].map(|n| before[n].map(|before| ends[before] + costs[n]));
             let start = longest.unwrap_or_else(|| self.begun(part));
             let time = if zeroed == Some(part.what.entry) { 0 } else { part.time };
-            let cost = part.edge.map_or(0, |_| cost);
-            ends.push(start.max(other.unwrap_or(0)) + cost + time);
+            ends.push(start.max(other.unwrap_or(0)) + time);
         }
         ends
     }
@@ -154,7 +179,6 @@ impl Graph {
 
     /// Fills in what depends on the nodes that follow.
     fn look_back(&mut self, is_bound: bool) {
-        let ends = self.ends(None, 0);
         // The longest chain after each node, and all that follows from it.
         let mut tails = vec![(!is_bound).then_some(0); self.nodes.len()];
         let mut below = vec![(0, 0); self.nodes.len()];
@@ -177,8 +201,7 @@ impl Graph {
             }
             let beside = activity.saturating_sub(tail.unwrap_or(0));
             node.follow = [tasks, activity, beside];
-            node.start = ends[number] - time;
-            node.slack = tail.map(|tail| self.span.saturating_sub(tail + ends[number]));
+            node.slack = tail.map(|tail| self.span.saturating_sub(tail + node.end()));
         }
     }
 

@@ -5,10 +5,11 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+use hpcrun_api::Edge;
+
 use crate::names::lock;
 use crate::shared::Shared;
-use crate::strand;
-use crate::table::Path;
+use crate::table::{Ended, Path};
 
 /// A point where several messages are needed before a task goes on, for systems that follow messages alone
 /// ([`actor_order(false)`](crate::SystemBuilder::actor_order)): each handler that only keeps a message adds
@@ -26,7 +27,7 @@ type Target<T> = dyn Fn(T) + Send + Sync;
 struct Waiting<T> {
     round: u64,
     value: T,
-    path: Path,
+    path: Ended,
 }
 
 /// Two neighbours meet here, in any number of rounds at the same time.
@@ -91,13 +92,14 @@ impl<T: Send> Reduction<T> {
     ///
     /// # Panics
     /// If there is no such element.
+    #[track_caller]
     pub fn contribute(&self, element: usize, mut value: T) {
         let Inner { shared, rounds, .. } = &*self.0;
         let round = rounds[element].fetch_add(1, Ordering::Relaxed);
         let (mut index, mut width) = (element, rounds.len());
         for level in &self.0.nodes {
             if index ^ 1 < width {
-                let path = shared.path();
+                let path = shared.here();
                 let mut waiting = lock(&level[index / 2]);
                 let Some(at) = waiting.iter().position(|other| other.round == round) else {
                     waiting.push(Waiting { round, value, path });
@@ -105,7 +107,7 @@ impl<T: Send> Reduction<T> {
                 };
                 let other = waiting.swap_remove(at);
                 drop(waiting);
-                strand::merge(&shared.tables, other.path);
+                shared.depend_on(other.path, Edge::Join);
                 let is_first = index % 2 == 0;
                 let (first, second) = if is_first { (value, other.value) } else { (other.value, value) };
                 value = (self.0.combine)(first, second);

@@ -15,7 +15,7 @@ use crate::names::{self, Entry, Groups, lock};
 use crate::priority::Priority;
 use crate::ready::{Ready, Turn};
 use crate::strand::{self, Current, Tables};
-use crate::table::{Path, What};
+use crate::table::{Ended, Path, What};
 use crate::tuner::Tuner;
 
 /// Why a program did not end as it should. All other actors have handled all their messages.
@@ -80,7 +80,8 @@ pub(crate) struct Shared {
     pub(crate) undelivered: AtomicU64,
     /// What went wrong since a program ended.
     pub(crate) error: Mutex<RunError>,
-    /// The ends of all tasks, for the profiler's critical path.
+    /// For the profiler's critical path: the begin of the last program, and the ends of all tasks.
+    origin: Mutex<Option<Strand>>,
     ends: Mutex<Option<Strand>>,
 }
 
@@ -99,6 +100,7 @@ impl Shared {
             held: AtomicUsize::new(0),
             undelivered: AtomicU64::new(0),
             error: Mutex::default(),
+            origin: Mutex::default(),
             ends: Mutex::default(),
         })
     }
@@ -114,6 +116,29 @@ impl Shared {
         match self.is_recording() {
             true => strand::path_or(&self.tables, self.base.load(Ordering::Relaxed)),
             false => Path::default(),
+        }
+    }
+
+    /// The current task as far as it got, for whoever depends on it.
+    #[inline]
+    #[track_caller]
+    pub(crate) fn here(&self) -> Ended {
+        let ended = Ended(self.path(), Strand::copy());
+        if ended.1.is_some() {
+            strand::leave_out(&self.tables);
+        }
+        ended
+    }
+
+    /// What follows in the current task has waited for the end, or for a value, of another one.
+    #[cold]
+    #[track_caller]
+    pub(crate) fn depend_on(&self, Ended(path, strand): Ended, edge: Edge) {
+        if self.is_recording() {
+            strand::merge(&self.tables, path);
+        }
+        if strand.is_some() {
+            Strand::merge(strand, edge);
         }
     }
 
@@ -145,7 +170,18 @@ impl Shared {
 
     fn start_helper(self: &Arc<Self>) {
         let this = Arc::clone(self);
-        self.pool.spawn(move || this.help());
+        self.apart(|| self.pool.spawn(move || this.help()));
+    }
+
+    /// For the profiler: what helpers do between tasks follows nothing but the program's begin, neither each
+    /// other nor what they did before.
+    fn apart<R>(&self, part: impl FnOnce() -> R) -> R {
+        let is_active = hpcrun_api::is_active();
+        let begin = is_active.then(|| lock(&self.origin).as_ref().and_then(Strand::share)).flatten();
+        let left = begin.and_then(|begin| Strand::begin(Some(begin)));
+        let result = part();
+        drop(left.and_then(Strand::end));
+        result
     }
 
     /// The body of a helper.
@@ -157,11 +193,13 @@ impl Shared {
         let mut next = self.ready.take(false);
         loop {
             while let Some(actor) = next {
-                actor.run(worker, is_nested);
+                next = self.apart(|| {
+                    actor.run(worker, is_nested);
+                    if is_nested { None } else { self.ready.take(true) }
+                });
                 if is_nested {
                     return self.leave(1);
                 }
-                next = self.ready.take(true);
             }
             strand::rest(&self.tables, worker);
             let found = work_stealing_rt::idle(|| self.ready.look(may_look));
@@ -199,6 +237,7 @@ impl Shared {
 
     /// Calls `program` on a worker as a task of its own; its panic resumes here.
     pub(crate) fn program<R: Send>(&self, program: impl FnOnce() -> R + Send) -> R {
+        *lock(&self.origin) = Strand::copy();
         self.pool.install(|| {
             let worker = self.worker();
             strand::rest(&self.tables, worker);

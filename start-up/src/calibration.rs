@@ -1,6 +1,5 @@
 //! What starting up costs on one machine, and the file that keeps it (FORMATS.md).
 
-use crate::model;
 use std::path::PathBuf;
 use std::{env, fmt, fs};
 
@@ -144,18 +143,6 @@ impl Calibration {
             width => f64::from(workers - below.workers) / width,
         };
         Some(below.start_up_ns + share * (above.start_up_ns - below.start_up_ns))
-    }
-
-    /// The serial time in nanoseconds from which a construct pays.
-    pub fn break_even_ns(
-        &self,
-        construct: Construct,
-        place: Place,
-        state: State,
-        workers: u32,
-    ) -> Option<f64> {
-        let start_up = self.start_up_ns(construct, place, state, workers)?;
-        Some(model::break_even(start_up, workers))
     }
 
     /// Reads a file's text. The error says what is wrong with it.
@@ -309,8 +296,6 @@ mod tests {
         assert_eq!(of(State::Asleep, 2), Some(9000.0));
         assert_eq!(of(State::Asleep, 3), None);
         assert_eq!(known.start_up_ns(Construct::Join, Place::Outside, State::Awake, 2), None);
-        let break_even = |p| known.break_even_ns(Construct::ParFor, Place::Outside, State::Awake, p);
-        assert_eq!(break_even(2), Some(2000.0));
     }
 
     #[test]

@@ -83,3 +83,21 @@ fn a_chain_of_messages_beside_fillers() {
     let gain: f64 = handler.filter_map(|p| p["gain"].as_f64()).sum();
     assert_close("gain", gain, chain, 0.05 * chain);
 }
+
+/// What a reduction makes of a value depends on who has contributed first.
+#[test]
+fn a_reduction_is_a_join() {
+    let _cores = exclusive_cores();
+    let unit = format!("{}", UNIT / 1000);
+    let spec = Spec::new("actors-reduction", release("truth")).arguments(&[&unit, "reduction"]);
+    let run = spec.critical_path("").succeed();
+    let path = run.critical_path();
+    let own: serde_json::Value = serde_json::from_str(run.stdout().trim()).expect("JSON");
+    for (what, tracked, units) in [("work", path.work, 80), ("span", path.span, 75)] {
+        let truth = (units * UNIT) as f64 * 1e-9;
+        let own = own[what].as_f64().expect("a number");
+        assert_close(&format!("own {what}"), own, truth, 0.02 * truth + 1e-3);
+        assert_close(what, tracked as f64 * 1e-9, truth, 0.02 * truth + 1e-3);
+    }
+    assert_eq!(path.quality.lost_edges, []);
+}

@@ -1,6 +1,7 @@
 //! The constructs of the crate in programs whose paths are known.
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use work_stealing_actors::{Address, Array, Context, Handle, MergePoint, Priority, Reduction};
 
@@ -298,4 +299,109 @@ fn urgent_messages_come_first() {
         system.run(send).expect("no panic");
         assert_eq!(*log.lock().expect("no panic"), [31, 5, 5, 0, 0, -5, -32]);
     }
+}
+
+/// Two actors of which one ends a phase, or asks for its path, after which the other one goes on.
+struct Independent(Arc<Mutex<Vec<u64>>>);
+#[derive(Clone, Copy)]
+enum Do {
+    Spend(u64),
+    EndPhase,
+    Path,
+}
+
+impl Handle<Do> for Independent {
+    fn handle(&mut self, what: Do, context: &mut Context<'_, Self>) {
+        match what {
+            Do::Spend(time) => spend(time),
+            Do::EndPhase => context.end_phase(),
+            Do::Path => {
+                let report = context.critical_path().expect("it is followed").report;
+                let segments: u64 = report.segments.iter().map(|segment| segment.time).sum();
+                assert_eq!(segments, report.span);
+                self.0.lock().expect("no panic").push(report.span);
+            }
+        }
+    }
+}
+
+/// A phase has what was done in it, whatever length the paths of other actors had before.
+#[test]
+fn phases_of_independent_actors_begin_with_the_phase() {
+    let system = builder(2).build().expect("threads");
+    let spans = Arc::new(Mutex::new(Vec::new()));
+    let [long, short] = [0; 2].map(|_| system.spawn(Independent(Arc::clone(&spans))));
+    let steps = [
+        (&long, Do::Spend(1000)),
+        (&short, Do::Spend(100)),
+        (&long, Do::EndPhase),
+        (&short, Do::Spend(50)),
+        (&short, Do::Path),
+        (&short, Do::EndPhase),
+        (&long, Do::Spend(10)),
+        (&long, Do::Path),
+        (&short, Do::Spend(7)),
+        (&short, Do::Path),
+    ];
+    let program = || {
+        for (actor, step) in steps {
+            let handled = system.messages();
+            actor.send(step);
+            while system.messages() == handled {
+                std::thread::yield_now();
+            }
+        }
+    };
+    system.run(program).expect("no panic");
+    assert_eq!(*spans.lock().expect("no panic"), [50, 10, 7]);
+    assert_eq!(system.critical_path().report.span, 10);
+}
+
+/// An actor's own last task is no message: the path of T5 has two.
+#[test]
+fn an_actors_own_order_costs_no_message() {
+    let cost = critical_path::Settings::default().message_cost;
+    for (order, tasks) in [(true, 10 + 8 * 12), (false, 22)] {
+        let system = builder(2).actor_order(order).build().expect("threads");
+        let buffer = system.spawn(Buffer);
+        let computers = system.array("computer", 8, |_, _| Computer(buffer.clone()));
+        system.run(|| computers.broadcast(Run)).expect("no panic");
+        let report = system.critical_path().report;
+        assert_eq!((report.span, report.burdened_span), (tasks, tasks + 2 * cost));
+    }
+}
+
+/// Sends messages to itself, and then ends a phase.
+struct Chain(Duration);
+
+impl Handle<u32> for Chain {
+    fn handle(&mut self, left: u32, context: &mut Context<'_, Self>) {
+        if left == 1 {
+            let begin = cpu_time();
+            context.end_phase();
+            self.0 = cpu_time() - begin;
+        } else if left == 0 {
+            let next = context.critical_path().expect("it is followed").report.work;
+            let analysis = self.0.as_nanos() as u64;
+            assert!(next < analysis / 4, "{next} ns after an analysis of {analysis} ns");
+            return;
+        }
+        context.address().send(left - 1);
+    }
+}
+
+fn cpu_time() -> Duration {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the call fills a local.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+/// Priorities are learnt from a phase of many tasks; that is no part of the next one.
+#[test]
+fn the_analysis_of_a_phase_is_no_part_of_the_next() {
+    let builder = work_stealing_actors::System::builder().workers(1);
+    let system = builder.critical_path(true).automatic_priorities(true).build().expect("threads");
+    let chain = system.spawn(Chain(Duration::ZERO));
+    system.run(|| chain.send(30_000_u32)).expect("it is no part");
 }

@@ -12,12 +12,10 @@ use crate::back::{Room, merge_reply};
 use crate::envelope::{Envelope, Unwrapped};
 use crate::waiting;
 
-/// As the published crate's `unbounded`.
 pub fn unbounded<T>() -> (Sender<T>, Receiver<T>) {
     channel(published::unbounded(), None)
 }
 
-/// As the published crate's `bounded`.
 pub fn bounded<T>(cap: usize) -> (Sender<T>, Receiver<T>) {
     channel(published::bounded(cap), Some(Arc::new(Room::new(cap))))
 }
@@ -30,22 +28,18 @@ fn channel<T>(
     (sender, Receiver { inner: Inner::Enveloped(receiver, room) })
 }
 
-/// As the published crate's `after`.
 pub fn after(duration: Duration) -> Receiver<Instant> {
     Receiver { inner: Inner::Plain(published::after(duration)) }
 }
 
-/// As the published crate's `at`.
 pub fn at(when: Instant) -> Receiver<Instant> {
     Receiver { inner: Inner::Plain(published::at(when)) }
 }
 
-/// As the published crate's `tick`.
 pub fn tick(duration: Duration) -> Receiver<Instant> {
     Receiver { inner: Inner::Plain(published::tick(duration)) }
 }
 
-/// As the published crate's `never`.
 #[cfg(not(never_is_not_const))]
 pub const fn never<T>() -> Receiver<T> {
     Receiver { inner: Inner::Plain(published::never()) }
@@ -57,7 +51,6 @@ pub fn never<T>() -> Receiver<T> {
     Receiver { inner: Inner::Plain(published::never()) }
 }
 
-/// As the published crate's `Sender`.
 pub struct Sender<T> {
     pub(crate) inner: published::Sender<Envelope<T>>,
     /// Of a bounded channel.
@@ -65,27 +58,23 @@ pub struct Sender<T> {
 }
 
 impl<T> Sender<T> {
-    /// As the published crate's `try_send`.
     #[inline]
     #[track_caller]
     pub fn try_send(&self, msg: T) -> Result<(), TrySendError<T>> {
         self.send_by(msg, false, |inner, envelope| inner.try_send(envelope))
     }
 
-    /// As the published crate's `send`.
     #[inline]
     #[track_caller]
     pub fn send(&self, msg: T) -> Result<(), SendError<T>> {
         self.send_by(msg, true, |inner, envelope| inner.send(envelope))
     }
 
-    /// As the published crate's `send_timeout`.
     #[track_caller]
     pub fn send_timeout(&self, msg: T, timeout: Duration) -> Result<(), SendTimeoutError<T>> {
         self.send_by(msg, true, |inner, envelope| inner.send_timeout(envelope, timeout))
     }
 
-    /// As the published crate's `send_deadline`.
     #[track_caller]
     pub fn send_deadline(&self, msg: T, deadline: Instant) -> Result<(), SendTimeoutError<T>> {
         self.send_by(msg, true, |inner, envelope| inner.send_deadline(envelope, deadline))
@@ -142,27 +131,22 @@ impl<T> Sender<T> {
         Ok(())
     }
 
-    /// As the published crate's `is_empty`.
     pub fn is_empty(&self) -> bool {
         self.inner.is_empty()
     }
 
-    /// As the published crate's `is_full`.
     pub fn is_full(&self) -> bool {
         self.inner.is_full()
     }
 
-    /// As the published crate's `len`.
     pub fn len(&self) -> usize {
         self.inner.len()
     }
 
-    /// As the published crate's `capacity`.
     pub fn capacity(&self) -> Option<usize> {
         self.inner.capacity()
     }
 
-    /// As the published crate's `same_channel`.
     pub fn same_channel(&self, other: &Sender<T>) -> bool {
         self.inner.same_channel(&other.inner)
     }
@@ -180,7 +164,6 @@ impl<T> fmt::Debug for Sender<T> {
     }
 }
 
-/// As the published crate's `Receiver`.
 pub struct Receiver<T> {
     pub(crate) inner: Inner<T>,
 }
@@ -204,7 +187,6 @@ macro_rules! either {
 pub(crate) use either;
 
 impl<T> Receiver<T> {
-    /// As the published crate's `try_recv`.
     #[inline]
     #[track_caller]
     pub fn try_recv(&self) -> Result<T, TryRecvError> {
@@ -214,20 +196,17 @@ impl<T> Receiver<T> {
         }
     }
 
-    /// As the published crate's `recv`.
     #[inline]
     #[track_caller]
     pub fn recv(&self) -> Result<T, RecvError> {
         self.recv_by(published::Receiver::recv, published::Receiver::recv)
     }
 
-    /// As the published crate's `recv_timeout`.
     #[track_caller]
     pub fn recv_timeout(&self, timeout: Duration) -> Result<T, RecvTimeoutError> {
         self.recv_by(|r| r.recv_timeout(timeout), |r| r.recv_timeout(timeout))
     }
 
-    /// As the published crate's `recv_deadline`.
     #[track_caller]
     pub fn recv_deadline(&self, deadline: Instant) -> Result<T, RecvTimeoutError> {
         self.recv_by(|r| r.recv_deadline(deadline), |r| r.recv_deadline(deadline))
@@ -255,37 +234,30 @@ impl<T> Receiver<T> {
         }
     }
 
-    /// As the published crate's `is_empty`.
     pub fn is_empty(&self) -> bool {
         either!(self, inner => inner.is_empty())
     }
 
-    /// As the published crate's `is_full`.
     pub fn is_full(&self) -> bool {
         either!(self, inner => inner.is_full())
     }
 
-    /// As the published crate's `len`.
     pub fn len(&self) -> usize {
         either!(self, inner => inner.len())
     }
 
-    /// As the published crate's `capacity`.
     pub fn capacity(&self) -> Option<usize> {
         either!(self, inner => inner.capacity())
     }
 
-    /// As the published crate's `iter`.
     pub fn iter(&self) -> Iter<'_, T> {
         Iter { receiver: self }
     }
 
-    /// As the published crate's `try_iter`.
     pub fn try_iter(&self) -> TryIter<'_, T> {
         TryIter { receiver: self }
     }
 
-    /// As the published crate's `same_channel`.
     pub fn same_channel(&self, other: &Receiver<T>) -> bool {
         match (&self.inner, &other.inner) {
             (Inner::Enveloped(a, _), Inner::Enveloped(b, _)) => a.same_channel(b),
@@ -361,17 +333,14 @@ impl<T> IntoIterator for Receiver<T> {
     }
 }
 
-/// As the published crate's `Iter`.
 pub struct Iter<'a, T> {
     receiver: &'a Receiver<T>,
 }
 
-/// As the published crate's `TryIter`.
 pub struct TryIter<'a, T> {
     receiver: &'a Receiver<T>,
 }
 
-/// As the published crate's `IntoIter`.
 pub struct IntoIter<T> {
     receiver: Receiver<T>,
 }

@@ -19,6 +19,7 @@
 //! see `back`.
 #![cfg(feature = "std")]
 #![forbid(unsafe_code)]
+#![allow(missing_docs)]
 
 extern crate published_crossbeam_channel as published;
 

@@ -154,7 +154,6 @@ macro_rules! crossbeam_channel_internal {
     };
 }
 
-/// As the published crate's `select!`.
 #[macro_export]
 macro_rules! select {
     ($($tokens:tt)*) => {{
@@ -163,7 +162,6 @@ macro_rules! select {
     }};
 }
 
-/// As the published crate's `select_biased!`.
 #[macro_export]
 macro_rules! select_biased {
     ($($tokens:tt)*) => {{

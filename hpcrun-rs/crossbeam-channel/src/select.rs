@@ -11,55 +11,45 @@ use crate::channel::{Inner, Receiver, Sender, either, opened};
 use crate::envelope::{Envelope, Unwrapped};
 use crate::waiting;
 
-/// As the published crate's `Select`.
 #[derive(Clone, Default)]
 pub struct Select<'a> {
     inner: published::Select<'a>,
 }
 
 impl<'a> Select<'a> {
-    /// As the published crate's `new`.
     pub fn new() -> Select<'a> {
         Select { inner: published::Select::new() }
     }
 
-    /// As the published crate's `new_biased`.
     pub fn new_biased() -> Self {
         Select { inner: published::Select::new_biased() }
     }
 
-    /// As the published crate's `send`.
     pub fn send<T>(&mut self, s: &'a Sender<T>) -> usize {
         self.inner.send(&s.inner)
     }
 
-    /// As the published crate's `recv`.
     pub fn recv<T>(&mut self, r: &'a Receiver<T>) -> usize {
         either!(r, inner => self.inner.recv(inner))
     }
 
-    /// As the published crate's `remove`.
     pub fn remove(&mut self, index: usize) {
         self.inner.remove(index);
     }
 
-    /// As the published crate's `try_select`.
     pub fn try_select(&mut self) -> Result<SelectedOperation<'a>, TrySelectError> {
         self.inner.try_select().map(|inner| SelectedOperation { inner })
     }
 
-    /// As the published crate's `select`.
     pub fn select(&mut self) -> SelectedOperation<'a> {
         let inner = self.ready_or(|inner| Ok::<_, Infallible>(inner.select()));
         inner.unwrap_or_else(|never| match never {})
     }
 
-    /// As the published crate's `select_timeout`.
     pub fn select_timeout(&mut self, timeout: Duration) -> Result<SelectedOperation<'a>, SelectTimeoutError> {
         self.ready_or(|inner| inner.select_timeout(timeout))
     }
 
-    /// As the published crate's `select_deadline`.
     pub fn select_deadline(
         &mut self,
         deadline: Instant,
@@ -80,22 +70,18 @@ impl<'a> Select<'a> {
         waiting(|| select(&mut self.inner)).map(|inner| SelectedOperation { inner })
     }
 
-    /// As the published crate's `try_ready`.
     pub fn try_ready(&mut self) -> Result<usize, TryReadyError> {
         self.inner.try_ready()
     }
 
-    /// As the published crate's `ready`.
     pub fn ready(&mut self) -> usize {
         waiting(|| self.inner.ready())
     }
 
-    /// As the published crate's `ready_timeout`.
     pub fn ready_timeout(&mut self, timeout: Duration) -> Result<usize, ReadyTimeoutError> {
         waiting(|| self.inner.ready_timeout(timeout))
     }
 
-    /// As the published crate's `ready_deadline`.
     pub fn ready_deadline(&mut self, deadline: Instant) -> Result<usize, ReadyTimeoutError> {
         waiting(|| self.inner.ready_deadline(deadline))
     }
@@ -107,19 +93,16 @@ impl fmt::Debug for Select<'_> {
     }
 }
 
-/// As the published crate's `SelectedOperation`.
 #[must_use]
 pub struct SelectedOperation<'a> {
     inner: published::SelectedOperation<'a>,
 }
 
 impl SelectedOperation<'_> {
-    /// As the published crate's `index`.
     pub fn index(&self) -> usize {
         self.inner.index()
     }
 
-    /// As the published crate's `send`.
     #[track_caller]
     pub fn send<T>(self, s: &Sender<T>, msg: T) -> Result<(), SendError<T>> {
         let sent = if is_active() {
@@ -130,7 +113,6 @@ impl SelectedOperation<'_> {
         sent.map_err(Unwrapped::unwrapped)
     }
 
-    /// As the published crate's `recv`.
     #[track_caller]
     pub fn recv<T>(self, r: &Receiver<T>) -> Result<T, RecvError> {
         match &r.inner {
