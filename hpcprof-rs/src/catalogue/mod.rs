@@ -111,8 +111,8 @@ impl Catalogue {
             let problem = format!("database version {version} is not readable by this version ({readable})");
             return Err(Error::input(path, problem, REBUILD));
         }
-        // One transaction, so that SQLite locks the file once, and pages without a copy.
-        connection.execute_batch("PRAGMA mmap_size = 0x40000000; BEGIN").map_err(damaged)?;
+        // One transaction, so that SQLite locks the file once.
+        connection.execute_batch("BEGIN").map_err(damaged)?;
         Self::read(path, connection).map_err(damaged)
     }
 

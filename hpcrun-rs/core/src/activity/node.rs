@@ -139,6 +139,9 @@ impl Slot {
     #[inline]
     pub fn move_to(&self, state: State, runtimes: u8) {
         let new = Word::new(state, runtimes);
+        if self.word() == new {
+            return;
+        }
         let old = Word(self.state.swap(new.0, Relaxed));
         let change = new.contribution() - old.contribution();
         if change != 0 {

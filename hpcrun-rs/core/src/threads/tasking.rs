@@ -58,6 +58,14 @@ impl OwnThread {
         self.set_pauses(self.own().working.pauses().saturating_sub(1));
     }
 
+    /// As [`Self::end_pause`], of an expected one that most likely took no time.
+    #[inline]
+    pub fn end_expected_pause(&self) {
+        let count = self.own().working.pauses().saturating_sub(1);
+        self.own().working.end_expected(count);
+        self.follow_pauses(count);
+    }
+
     #[inline]
     fn set_pauses(&self, count: u32) {
         self.own().working.set_pauses(count);

@@ -188,6 +188,16 @@ impl Working {
         self.pauses.set(count);
     }
 
+    /// The thread is in so many waits of its runtimes, after an expected one. If only a sample or who
+    /// inspects has found it waiting, its next sample moves the slot back: as much too late as the first was.
+    #[inline]
+    pub(super) fn end_expected(&self, count: u32) {
+        match self.listing.slot().state() {
+            State::Waiting | State::Asleep | State::Blocked | State::Yielding => self.set_pauses(count),
+            _ => self.pauses.set(count),
+        }
+    }
+
     /// The thread is in so many waits of its runtimes.
     #[inline]
     pub(super) fn set_pauses(&self, count: u32) {

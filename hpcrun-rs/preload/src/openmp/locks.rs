@@ -1,8 +1,8 @@
 //! Locks and critical sections of both runtimes: a thread waits for one, whoever ends it is charged with that
 //! (`lock-wait`), and the critical path goes from one to the next.
 
-use super::copies::Entry;
-use super::libgomp::{Arguments, Stack, call, interpose};
+use super::copies::{Entry, Function};
+use super::libgomp::{Arguments, Stack, interpose};
 use crate::events::{self, Place};
 use hpcrun_core::session;
 use hpcrun_core::threads;
@@ -25,19 +25,28 @@ interpose! { release_atomic: GOMP_atomic_end GOMP_reduction_end }
 static UNNAMED: u8 = 0;
 static ATOMIC: u8 = 1;
 
+type Real = unsafe extern "C-unwind" fn(usize, usize, usize, usize) -> usize;
+
+/// Calls the runtime; none of these functions has more arguments.
+#[inline]
+unsafe fn call(function: Function, [a, b, c, d, ..]: Arguments) -> usize {
+    // SAFETY: the entry point for which the hook stands.
+    unsafe { std::mem::transmute::<usize, Real>(function.address)(a, b, c, d) }
+}
+
 macro_rules! lock_of {
     ($($acquire:ident $release:ident |$arguments:pat_param| $lock:expr;)*) => { $(
-        unsafe fn $acquire(entry: &Entry, from: usize, all: Arguments, stack: Stack) -> usize {
+        unsafe fn $acquire(entry: &Entry, from: usize, all: Arguments, _: Stack) -> usize {
             let $arguments = all;
             // SAFETY: the caller's arguments.
-            unsafe { acquire(entry, from, all, stack, $lock) }
+            unsafe { acquire(entry, from, all, $lock) }
         }
 
-        unsafe fn $release(entry: &Entry, from: usize, all: Arguments, stack: Stack) -> usize {
+        unsafe fn $release(entry: &Entry, from: usize, all: Arguments, _: Stack) -> usize {
             let $arguments = all;
             let real = entry.of_call(from);
             // SAFETY: the caller's arguments.
-            events::release(Place::of_call(from), $lock, || unsafe { call(real, all, stack) })
+            events::release(Place::of_call(from), $lock, || unsafe { call(real, all) })
         }
     )* };
 }
@@ -49,23 +58,24 @@ lock_of! {
     acquire_atomic release_atomic |_| &raw const ATOMIC as usize;
 }
 
-unsafe fn acquire(entry: &Entry, from: usize, arguments: Arguments, stack: Stack, lock: usize) -> usize {
+unsafe fn acquire(entry: &Entry, from: usize, arguments: Arguments, lock: usize) -> usize {
     let real = entry.of_call(from);
     let thread = threads::current().filter(|_| session::is_running());
     let wait = || {
-        thread.inspect(|thread| thread.begin_pause());
+        // Most locks are free. Who sleeps or spins for one is found by samples.
+        thread.inspect(|thread| thread.expect_pause());
         // SAFETY: the caller's arguments; no result.
-        unsafe { call(real, arguments, stack) };
-        thread.inspect(|thread| thread.end_pause());
+        unsafe { call(real, arguments) };
+        thread.inspect(|thread| thread.end_expected_pause());
         0
     };
     events::wait_for_lock(Place::of_call(from), lock, false, wait);
     0
 }
 
-unsafe fn try_first(entry: &Entry, from: usize, arguments: Arguments, stack: Stack) -> usize {
+unsafe fn try_first(entry: &Entry, from: usize, arguments: Arguments, _: Stack) -> usize {
     // SAFETY: the caller's arguments.
-    let result = unsafe { call(entry.of_call(from), arguments, stack) };
+    let result = unsafe { call(entry.of_call(from), arguments) };
     let fails = i32::from(result as i32 == 0) * libc::EBUSY;
     events::acquired(Place::of_call(from), arguments[0], false, fails);
     result
