@@ -1,21 +1,21 @@
 //! The tables of the papers' programs in docs/benchmarks.md: predicted times beside measured and simulated
-//! ones. `cargo run --release -p hpcrun-tests --example predictions -- oyama|sakellariou [ROUNDS]`, on a
-//! machine that does nothing else.
+//! ones. `cargo run -p hpcrun-tests --example predictions -- oyama|sakellariou [ROUNDS]`, on a machine that
+//! does nothing else.
 
 use hpcrun_tests::graph::Recorded;
 use hpcrun_tests::run::{Run, Spec};
-use hpcrun_tests::tools::{check, exclusive_cores, release, scratch, tool};
+use hpcrun_tests::tools::{behind, check, exclusive_cores, release, scratch, tool};
 use serde_json::Value;
 use std::process::Command;
 
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
+/// Of all rounds: other work makes times longer, never shorter.
+fn least(values: Vec<f64>) -> f64 {
+    values.into_iter().fold(f64::INFINITY, f64::min)
 }
 
-/// The seconds that a program says it took, and all that it says.
+/// The seconds that a program says it took, before other work if that is allowed, and all that it says.
 fn alone(program: &str, arguments: &[&str]) -> (f64, Value) {
-    let text = check(Command::new(release(program)).args(arguments));
+    let text = check(Command::new("nice").arg("-n-20").arg(release(program)).args(arguments));
     let value: Value = serde_json::from_str(&text).expect("the fixture's line");
     (value["seconds"].as_f64().expect("a number"), value)
 }
@@ -30,47 +30,33 @@ fn error(found: f64, truth: f64) -> String {
 
 const WORKERS: [u32; 7] = [1, 2, 4, 8, 16, 32, 64];
 
-/// Predictions from a run on one worker, as in the paper, and by the paper's T1 / P + Tinf; measured on one
-/// and two workers, and simulated by the graph that a run on one worker has recorded.
+/// Predictions from a run on one worker, as in the paper, and by the paper's T1 / P + Tinf; simulated by the
+/// graph that another run on one worker has recorded, and measured on one and two workers.
 fn oyama(rounds: usize) {
-    println!(
-        "| program | work | span | workers | predicted | T1 / P + Tinf | measured, or simulated from 4 on | errors |"
-    );
-    println!("|---|---|---|---|---|---|---|---|");
+    println!("| program | workers | predicted | T1 / P + Tinf | simulated | errors | measured |");
+    println!("|---|---|---|---|---|---|---|");
     for program in ["prime", "cky", "raytrace"] {
-        let mut predicted = vec![Vec::new(); WORKERS.len()];
-        let mut paper = vec![Vec::new(); WORKERS.len()];
-        let mut truth = vec![Vec::new(); WORKERS.len()];
-        let (mut work, mut span) = (Vec::new(), Vec::new());
-        let mut on_one = [Vec::new(), Vec::new()];
+        let mut times = WORKERS.map(|_| [const { Vec::new() }; 4]);
         for round in 0..rounds {
             let path = profiled(&format!("{program}-{round}"), "oyama", &[program, "1"]).critical_path();
             let (_, recorded) = alone("oyama", &[program, "1", "0", "recorded"]);
             let graph = Recorded::of_output(&recorded.to_string(), true);
-            for (n, workers) in WORKERS.into_iter().enumerate() {
-                predicted[n].push(path.prediction(workers).time * 1e-9);
-                paper[n].push((path.work as f64 / f64::from(workers) + path.span as f64) * 1e-9);
-                truth[n].push(match workers {
-                    1 | 2 => alone("oyama", &[program, &workers.to_string()]).0,
-                    _ => graph.simulate(workers as usize),
-                });
-                if n < 2 {
-                    on_one[n].push(graph.simulate(n + 1));
+            for (workers, times) in WORKERS.into_iter().zip(&mut times) {
+                times[0].push(path.prediction(workers).time * 1e-9);
+                times[1].push((path.work as f64 / f64::from(workers) + path.span as f64) * 1e-9);
+                times[2].push(graph.simulate(workers as usize));
+                if workers <= 2 {
+                    times[3].push(alone("oyama", &[program, &workers.to_string()]).0);
                 }
             }
-            work.push(path.work as f64 * 1e-9);
-            span.push(path.span as f64 * 1e-9);
         }
-        let (work, span) = (median(work), median(span));
-        for (n, workers) in WORKERS.into_iter().enumerate() {
-            let [predicted, paper, truth] = [&predicted, &paper, &truth].map(|all| median(all[n].clone()));
-            let errors = [predicted, paper].map(|found| error(found, truth)).join(", ");
-            println!(
-                "| {program} | {work:.4} | {span:.4} | {workers} | {predicted:.4} | {paper:.4} | {truth:.4} | {errors} |"
-            );
+        for (workers, times) in WORKERS.into_iter().zip(times) {
+            let [predicted, paper, simulated, measured] = times.map(least);
+            let errors = [predicted, paper].map(|found| error(found, simulated)).join(", ");
+            let measured = if workers <= 2 { format!("{measured:.4}") } else { String::new() };
+            let times = format!("{predicted:.4} | {paper:.4} | {simulated:.4}");
+            println!("| {program} | {workers} | {times} | {errors} | {measured} |");
         }
-        let [one, two] = on_one.map(median);
-        println!("\n{program}: simulated on one worker {one:.4}, on two {two:.4}\n");
     }
 }
 
@@ -90,7 +76,8 @@ fn main() {
 fn sakellariou(rounds: usize) {
     let calibration = scratch().join("predictions.tsv");
     let mut calibrate = tool("hpcrun-rs");
-    check(calibrate.args(["calibrate", "--quiet", "--workers", "2", "-o"]).arg(&calibration));
+    calibrate.args(["calibrate", "--quiet", "--workers", "2", "-o"]).arg(&calibration);
+    check(&mut behind(&["nice", "-n-20"], &calibrate));
     println!("| program | workers | predicted | measured | error |");
     println!("|---|---|---|---|---|");
     let calibration = calibration.to_str().expect("a path of ours");
@@ -126,7 +113,7 @@ fn sakellariou(rounds: usize) {
                 times[1][n].push(alone("sakellariou", &on(workers)).0);
             }
         }
-        let [predicted, measured] = times.map(|times| times.map(median));
+        let [predicted, measured] = times.map(|times| times.map(least));
         for n in 0..2 {
             let [predicted, measured] = [predicted[n], measured[n]];
             let error = error(predicted, measured);
