@@ -30,11 +30,6 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! What the paths are used for: [automatic priorities](SystemBuilder::automatic_priorities), the
-//! [phase](PathReport::phase) that a program repeats, the [tasks that matter](PathReport::tasks) of a trace,
-//! branches that are nearly critical and tasks that expose parallelism (both in the
-//! [report](PathReport::report)).
-//!
 //! * *Activity* is CPU time of the worker in a handler, with the way of its message through the scheduler.
 //!   Forks of work-stealing-rt inside a handler count as far as the handler's own worker runs them.
 //! * An actor's tasks also depend on those before them, as it runs one at a time; the paper's paths, which
@@ -56,6 +51,7 @@
 //! | `shared` | what all parts of a system share |
 //! | `cell` | an actor, its mailbox and its turns |
 //! | `reduction` | tasks that depend on several messages |
+//! | `script` | actors that wait for messages in an order |
 //! | `pattern`, `report` | phases of a path, and the path for readers |
 //! | `address`, `system` | what users hold |
 #![forbid(unsafe_code)]
@@ -70,6 +66,7 @@ mod priority;
 mod ready;
 mod reduction;
 mod report;
+mod script;
 mod shared;
 #[path = "parallel_overhead/track/strand.rs"]
 mod strand;
@@ -83,5 +80,6 @@ pub use crate::pattern::Phase;
 pub use crate::priority::Priority;
 pub use crate::reduction::{MergePoint, Reduction};
 pub use crate::report::{PathReport, Task};
+pub use crate::script::{Begin, Inbox, Part, Script};
 pub use crate::shared::{Panic, RunError};
 pub use crate::system::{System, SystemBuilder};

@@ -45,28 +45,7 @@ struct Inner<T> {
 
 /// Combines one value of each element, along a binary tree, in rounds: the n-th values of all elements give
 /// the n-th result. Neighbours are combined by whichever comes second, in its own task, always in the order
-/// of their indices, so floating-point results do not change from run to run.
-///
-/// ```
-/// # use work_stealing_actors::{Context, Handle, System};
-/// # use std::sync::{Arc, atomic::{AtomicU64, Ordering::Relaxed}};
-/// struct Part(u64, work_stealing_actors::Reduction<u64>);
-/// #[derive(Clone)]
-/// struct Start;
-/// impl Handle<Start> for Part {
-///     fn handle(&mut self, _: Start, context: &mut Context<'_, Self>) {
-///         self.1.contribute(context.index(), self.0);
-///     }
-/// }
-/// let system = System::new(2)?;
-/// let result = Arc::new(AtomicU64::new(0));
-/// let target = Arc::clone(&result);
-/// let sum = system.reduction(10, |a, b| a + b, move |sum| target.store(sum, Relaxed));
-/// let parts = system.array("parts", 10, |n, _| Part(n as u64, sum.clone()));
-/// system.run(|| parts.broadcast(Start))?;
-/// assert_eq!(result.load(Relaxed), 45);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
+/// of their indices, so floating-point results do not change from run to run. See the example `stencil`.
 pub struct Reduction<T>(Arc<Inner<T>>);
 
 impl<T: Send> Reduction<T> {

@@ -1,24 +1,7 @@
 //! Recovers the structure of load modules: procedures, inlined scopes, loops, source lines and
 //! overhead tags.
 //!
-//! The rooms, in the order of the passes; `analyse_in` wires them:
-//!
-//! | room | makes |
-//! |---|---|
-//! | `base` | errors, threads, interned strings, progress |
-//! | [`known`] | what is known of runtimes, libraries, the system and what waits |
-//! | `input` | the bytes of files, ELF images, separate debug files, the sampled addresses |
-//! | `symbols` | names and bounds of procedures; unwind entries |
-//! | `dwarf` | units: procedure entries, inlined scopes, line tables |
-//! | `names` | readable names, and whose code they name |
-//! | `overhead` | marks and rules that tag code as overhead |
-//! | `unit_analysis` | procedures of one unit: scopes, and spans of code with line and tag |
-//! | `code_map` | which procedure has which code; fills what debug information leaves open |
-//! | [`code`] | machine code: transfers of control, control flow graphs, loops |
-//! | `loops` | the place of each loop among the scopes, and its source line |
-//! | `structure` | the whole [`Structure`] |
-//! | `output` | other formats: text, a table of inlined procedures |
-//! | [`command`] | the command line |
+//! `analyse_in` wires the rooms, which ARCHITECTURE.md lists in the order of the passes.
 //!
 //! Invariants: bad input is a typed error or a note, never a panic; the result does not depend on
 //! the number of threads.

@@ -30,11 +30,6 @@
 //! | `join`, `scope`, `spawn`, `broadcast`, `yielding`, `par_for`, `par_for_adaptive` | public operations |
 //! | `spawn_context` | contexts for runtimes on top of this one |
 //!
-//! Under a profiler that tracks the critical path (`hpcrun-rs --critical-path`) every task is followed,
-//! whoever runs it; `hpcrun-api` starts, stops and reports the tracking, and marks procedures. While it is
-//! on, a join costs about 0.1 µs, its second half runs through a further function, so that stacks are
-//! deeper, and [`par_for`](par_for()) splits down to its blocks. Off, the code of a join is the same.
-//!
 //! An invariant that the profiler's tests rely on: no function that calls a user's closure lies under
 //! `parallel_overhead/`, and every out-of-line function that is runtime work does.
 

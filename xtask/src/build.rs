@@ -91,7 +91,6 @@ pub(crate) fn create(folder: &Path) -> Result<(), String> {
     fs::create_dir_all(folder).map_err(|e| describe(folder, &e))
 }
 
-/// Removes a folder, if it is there.
 pub(crate) fn remove(folder: &Path) -> Result<(), String> {
     match fs::remove_dir_all(folder) {
         Err(e) if folder.exists() => Err(describe(folder, &e)),

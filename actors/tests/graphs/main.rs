@@ -9,6 +9,7 @@ mod known;
 mod programs;
 mod random;
 mod schedule;
+mod script;
 
 use std::cell::Cell;
 

@@ -93,7 +93,6 @@ impl Target {
     const ROOT: Target =
         Target { cost: None, parent: None, after_runtime: false, within: None, line: LineOf::Sample };
 
-    /// A node that is kept.
     fn kept(node: u32) -> Target {
         Target { cost: Some(node), parent: Some(node), ..Target::ROOT }
     }

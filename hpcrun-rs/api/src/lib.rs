@@ -4,43 +4,7 @@
 //! One duty: be safe Rust over the profiler's tables (`hpcrun_abi::PathTable` and `ProfilerTable`), which are
 //! looked up at run time. Without a profiler, or for names and strands one that tracks (`hpcrun-rs
 //! --critical-path`), each function costs a load and a branch. `hpcrun.h`, beside this crate's manifest, is
-//! the same for C and C++.
-//!
-//! # Procedures
-//! ```
-//! fn parse(text: &str) -> usize {
-//!     hpcrun_api::procedure("parse", || text.split(' ').count())
-//! }
-//! hpcrun_api::start();
-//! assert_eq!(parse("a b"), 2);
-//! if let Some(json) = hpcrun_api::stop() {
-//!     println!("{json}");
-//! }
-//! ```
-//!
-//! # Tasks of one's own
-//! A pool of threads runs closures for others. It says where each was made, runs it as a task, and says when
-//! its threads wait. Then what a task does is under who made it, and a thread without a task is idle, also if
-//! it spins.
-//!
-//! ```
-//! use hpcrun_api::Caller;
-//! use std::{sync::mpsc, thread};
-//!
-//! let (sender, tasks) = mpsc::channel::<(Caller, Box<dyn FnOnce() + Send>)>();
-//! let worker = thread::spawn(move || {
-//!     loop {
-//!         hpcrun_api::pause();
-//!         let next = tasks.recv();
-//!         hpcrun_api::resume();
-//!         let Ok((caller, task)) = next else { break };
-//!         caller.run(task);
-//!     }
-//! });
-//! sender.send((Caller::here(), Box::new(|| println!("under who has sent it")))).unwrap();
-//! drop(sender);
-//! worker.join().unwrap();
-//! ```
+//! the same for C and C++. The README has examples.
 //!
 //! # Synchronisation of one's own
 //! The profiler sees threads, libc's locks and conditions, the tasks of work-stealing-rt, and the channels of
@@ -54,20 +18,6 @@
 //! | arrives at a barrier; leaves it | `copy`, and `both` of all; `share` of that, and `merge` |
 //! | waits or polls; goes on | [`pause`]; [`resume`] |
 //!
-//! ```
-//! use hpcrun_api::{Edge, Strand};
-//! use std::{sync::Mutex, thread};
-//!
-//! static QUEUE: Mutex<Vec<(u64, Option<Strand>)>> = Mutex::new(Vec::new());
-//! QUEUE.lock().unwrap().push((7, Strand::copy()));
-//! let receiver = thread::spawn(|| {
-//!     let (value, sent) = QUEUE.lock().unwrap().pop().unwrap();
-//!     Strand::merge(sent, Edge::Channel);
-//!     value
-//! });
-//! assert_eq!(receiver.join().unwrap(), 7);
-//! ```
-//!
 //! None of these functions may be called in a signal handler. None panics.
 
 mod table;
@@ -78,6 +28,11 @@ use core::panic::Location;
 use hpcrun_abi::{self as abi, client};
 pub use table::is_active;
 use table::{active, profiler, table};
+
+/// The examples of the README, as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Examples;
 
 /// Why one strand waits for another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,27 +14,6 @@
 //! * The *zeroed span* of a procedure is the span if that procedure took no time. It is exact, for all
 //!   procedures at once.
 //!
-//! ```
-//! use critical_path::{Edge, Settings, Site, Thread, ThreadClock, Tracker};
-//!
-//! let tracker = Tracker::new(Settings::default());
-//! let mut main = Thread::new(&tracker, ThreadClock::new(), Site(1));
-//! let forked = main.copy(Site(2));
-//! let ended = std::thread::scope(|scope| {
-//!     let task = || {
-//!         let mut thread = Thread::new(&tracker, ThreadClock::new(), Site(3));
-//!         let left = thread.begin(Some(forked), Site(3));
-//!         std::hint::black_box((0..1000).sum::<u64>());
-//!         thread.end(left, Site(4))
-//!     };
-//!     scope.spawn(task).join().expect("it does not panic")
-//! });
-//! main.merge(ended, Site(5), Edge::Join);
-//! main.publish(Site(6));
-//! let report = tracker.report();
-//! assert!(report.span <= report.work);
-//! ```
-//!
 //! A [`Strand`] is also what travels along an edge:
 //!
 //! | the program | the tracker |

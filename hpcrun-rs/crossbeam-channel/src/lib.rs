@@ -3,16 +3,7 @@
 //! One duty: let the critical path travel beside each value. `cargo hpcrun` compiles this crate in the
 //! published one's place, and the published one under another name below it. All channels are the published
 //! crate's; here, a value is put into an envelope with its sender's strand, and each receive merges that.
-//! The documentation is the published crate's: everything means the same.
-//!
-//! | an event | what the tracker is told |
-//! |---|---|
-//! | a send | a copy of the sender's strand goes into the envelope |
-//! | a receive | merges it |
-//! | a receive from a bounded channel | makes room: a copy goes to the send that uses the room (`back`) |
-//! | a receive from a channel of capacity 0 | a copy goes back to the sender, whose send ends with it |
-//! | a wait for any of them | is no activity |
-//! | `after`, `at`, `tick`, `never` | nothing but the wait |
+//! The documentation is the published crate's: everything means the same. The README has the edges.
 //!
 //! While nothing is tracked, an operation costs one branch more, and a value is two words longer. None of
 //! this blocks where the published crate would not, but for the moments between a receive and what it tells;

@@ -1,6 +1,8 @@
 //! The doors by which a program sets what a signal does. For our signal they store the program's action,
 //! which gets the signals that are no samples (`hpcrun_core::sample::program`); the program sees what it has
 //! set.
+//!
+//! Unsafe functions may be called as libc's function or the system call that they stand for.
 
 use crate::masks;
 use crate::real::interpose;
@@ -63,9 +65,6 @@ unsafe fn set_others(
 }
 
 /// What `sigaction` does for our signal.
-///
-/// # Safety
-/// As for libc's function.
 unsafe fn set_ours(new: *const libc::sigaction, old: *mut libc::sigaction) -> c_int {
     // SAFETY: `new` and `old` are null or valid (the caller's promise); zeros are a valid action.
     unsafe {
@@ -102,9 +101,6 @@ pub(crate) struct KernelAction {
 }
 
 /// The system call `rt_sigaction` for our signal.
-///
-/// # Safety
-/// As for the system call.
 pub(crate) unsafe fn system_call(new: *const KernelAction, old: *mut KernelAction) -> c_long {
     // SAFETY: both are null or valid (the caller's promise).
     unsafe {

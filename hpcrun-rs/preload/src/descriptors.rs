@@ -3,6 +3,8 @@
 //!
 //! A program can still close them by an instruction of its own, or by putting another file in their place.
 //! Then the thread has no more samples, and the time from then on is reported as missing.
+//!
+//! Unsafe functions may be called as libc's function or the system call that they stand for.
 
 use crate::real::{interpose, real};
 use hpcrun_core::descriptors::may_be_ours;
@@ -31,9 +33,6 @@ interpose! {
 }
 
 /// Closes a descriptor if it is not the sampler's.
-///
-/// # Safety
-/// As for libc's function.
 pub(crate) unsafe fn close_one(descriptor: c_int) -> c_int {
     if is_ours(descriptor) {
         return bad_descriptor();
@@ -43,9 +42,6 @@ pub(crate) unsafe fn close_one(descriptor: c_int) -> c_int {
 }
 
 /// Closes all descriptors of the range except the sampler's.
-///
-/// # Safety
-/// As for libc's function.
 pub(crate) unsafe fn close_all(first: c_uint, last: c_uint, flags: c_int) -> c_int {
     // SAFETY: libc's signature.
     let real = unsafe { real!(c"close_range": fn(c_uint, c_uint, c_int) -> c_int) };

@@ -3,6 +3,8 @@
 //! Our signal never enters the kernel's masks: where the program's masks pass, its stand-in takes its place
 //! (`hpcrun_core::sample::stand_in`), and the program is shown its own signal again. So the kernel itself
 //! keeps, restores and inherits what the program wants for our signal.
+//!
+//! Unsafe functions may be called as libc's function or the system call that they stand for.
 
 use crate::actions::{bits, occupied, set_of};
 use crate::events::waiting;
@@ -66,18 +68,12 @@ unsafe fn shown(result: c_int, set: Old) -> c_int {
 }
 
 /// What `sigprocmask` does: a call of the hook itself would reach libc.
-///
-/// # Safety
-/// As for libc's function.
 unsafe fn change_mask(how: c_int, set: Set, old: Old) -> c_int {
     // SAFETY: the caller's promise.
     unsafe { change_by(real!(c"sigprocmask": fn(c_int, Set, Old) -> c_int), how, set, old) }
 }
 
 /// As [`change_mask`], but it returns the error.
-///
-/// # Safety
-/// As for libc's function.
 pub(crate) unsafe fn change_thread_mask(how: c_int, set: Set, old: Old) -> c_int {
     // SAFETY: the caller's promise.
     unsafe { change_by(real!(c"pthread_sigmask": fn(c_int, Set, Old) -> c_int), how, set, old) }
@@ -135,9 +131,6 @@ unsafe fn wait_with(mask: *const libc::sigset_t, wait: impl Fn(*const libc::sigs
 }
 
 /// What `sigsuspend` does.
-///
-/// # Safety
-/// As for libc's function.
 unsafe fn suspend(mask: *const libc::sigset_t) -> c_int {
     // SAFETY: libc's own function.
     unsafe { wait_with(mask, |mask| real!(c"sigsuspend": fn(*const libc::sigset_t) -> c_int)(mask)) }
@@ -188,9 +181,6 @@ fn is_held() -> bool {
 }
 
 /// What `sigtimedwait` does; without a time limit if that is null.
-///
-/// # Safety
-/// As for libc's function.
 unsafe fn wait_in_time(set: *const libc::sigset_t, info: *mut libc::siginfo_t, time: Time) -> c_int {
     // SAFETY: libc's own function; the set is the caller's or our copy of it, which outlives the call.
     unsafe {
@@ -200,9 +190,6 @@ unsafe fn wait_in_time(set: *const libc::sigset_t, info: *mut libc::siginfo_t, t
 }
 
 /// What `sigwait` does, which goes on after a signal that is not in the set.
-///
-/// # Safety
-/// As for libc's function.
 unsafe fn wait_on(set: Set, signal: *mut c_int) -> c_int {
     loop {
         // SAFETY: the caller's set, and a place for the result.
@@ -220,9 +207,6 @@ unsafe fn wait_on(set: Set, signal: *mut c_int) -> c_int {
 }
 
 /// The system call `rt_sigprocmask`: libc's function for sets of eight bytes.
-///
-/// # Safety
-/// As for the system call.
 pub(crate) unsafe fn system_call(how: c_int, set: *const u64, old: *mut u64) -> c_int {
     let mut before = set_of(0);
     // SAFETY: both are null or valid (the caller's promise); the copies outlive the call.
@@ -237,9 +221,6 @@ pub(crate) unsafe fn system_call(how: c_int, set: *const u64, old: *mut u64) -> 
 }
 
 /// Takes our signal out of a context that is about to be entered.
-///
-/// # Safety
-/// As for libc's function.
 unsafe fn prepare(context: *mut libc::ucontext_t) {
     // SAFETY: the caller's context, valid as for libc's function. Its mask is changed only if our signal is
     // in it; only the kernel's word.

@@ -254,7 +254,6 @@ impl<'d> Debug<'d> {
         self.files.get(place.file as usize).map(|f| &*f.dwarf)
     }
 
-    /// The unit that has the entries of own unit `unit`.
     pub(crate) fn entries_of(&self, unit: u32) -> u32 {
         self.full.get(unit as usize).copied().unwrap_or(unit)
     }

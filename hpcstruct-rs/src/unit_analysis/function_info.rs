@@ -32,7 +32,6 @@ pub(crate) struct FunctionInfo {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Body {
     pub(crate) file: FileFacts,
-    /// One of its lines.
     pub(crate) line: u32,
 }
 

@@ -236,6 +236,16 @@ pub(crate) fn merge(tables: &Tables, other: Path) {
     });
 }
 
+/// What follows in the current task depends on an earlier point of it, and not on what came after that,
+/// unless an actor's tasks depend on each other anyway.
+pub(crate) fn go_back(tables: &Tables, to: Option<Path>) {
+    let Some(begin) = to.filter(|_| !tables.actor_order && path(tables).is_some()) else { return };
+    with(tables, |thread| {
+        let open = &mut thread.task.open;
+        (open.begin, open.other, open.edge) = (begin, Reference::default(), Some(Edge::Join));
+    });
+}
+
 /// The calling thread runs something else now. Returns what it has run.
 #[inline]
 pub(crate) fn replace(now: Current) -> Current {

@@ -110,7 +110,6 @@ impl LoopFinder {
         *self.parts[index].get_or_insert_with(|| Part::of(symbols, procedure))
     }
 
-    /// The loop that begins in the context `at`.
     fn begin(&mut self, at: ContextIndex, tree: &ContextTree) -> LoopIndex {
         let scope = tree.scope(at);
         let caller = tree.parent(at).map(|p| tree.scope(p).procedure);

@@ -64,7 +64,6 @@ pub(super) struct Member {
     key: AtomicU64,
     view: AtomicU64,
     process: AtomicU32,
-    /// As [`QUOTA`].
     quota: AtomicU32,
     mask: [AtomicU64; WORDS],
 }

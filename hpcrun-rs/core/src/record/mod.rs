@@ -115,7 +115,6 @@ impl Recorder {
         }
     }
 
-    /// The tree, if there is one.
     #[inline]
     pub(crate) fn tree(&mut self) -> Option<&mut Tree> {
         self.tree.as_mut()

@@ -266,7 +266,6 @@ unsafe fn begin(thread: OwnThread, task: Data, context: Context, boundary: Bound
     record
 }
 
-/// Ends a task, if the thread is in it.
 unsafe fn end(thread: OwnThread, task: Data) {
     let record = thread.task().cast::<Begun>();
     // SAFETY: null, or the innermost record, which `begin` has made if it is this task's.
