@@ -1,4 +1,4 @@
-/* The contexts as an icicle on a canvas: width is the metric, colour says of what the effort consists. */
+/* The contexts as an icicle on a canvas: width is the metric, and if that is effort, colours say of what. */
 
 const ROW = 20, LEAST = 0.5;
 
@@ -6,14 +6,17 @@ function icicle(model, state, go) {
   const area = element("div");
   const legend = element("p", { id: "legend" });
   const compares = model.databases.length > 1;
+  const parts = ["work", "idleness", "overhead"];
+  const isEffort = state.metric === "effort";
+  const only = parts.find((name) => state.metric.split(":")[0] === name) ?? "other";
   const kinds = compares ? [["more", "--overhead"], ["less", "--less"], ["the same", "--other"]]
-    : [["work", "--work"], ["idleness", "--idleness"], ["overhead", "--overhead"]];
+    : isEffort ? parts.map((name) => [name, `--${name}`]) : [[state.metric, `--${only}`]];
   for (const [name, colour] of kinds) {
     const box = element("i");
     box.style.setProperty("background", `var(${colour})`);
     legend.append(element("span", {}, box, name));
   }
-  const keys = "click, Enter: zoom · Escape: out · arrows: move · width: the metric";
+  const keys = "width: the metric · click, Enter: zoom · Escape: out · arrows: move";
   legend.append(element("span", {}, keys));
   const detail = element("p", { id: "detail", role: "status" });
   const label = "Icicle of calling contexts";
@@ -22,7 +25,7 @@ function icicle(model, state, go) {
   const shown = find(model, state.metric, 0);
   const other = compares ? find(model, state.metric, 1) : null;
   const weigh = (node) => Math.max(shown.all[node], other ? other.all[node] : 0);
-  const parts = ["work", "idleness", "overhead"].map((name) => find(model, name, 0));
+  const columns = parts.map((name) => find(model, name, 0));
   const cache = new Map();
   const below = (node) => {
     if (!cache.has(node)) cache.set(node, callees(model, node, (of) => weigh(of) > 0, weigh));
@@ -44,18 +47,26 @@ function icicle(model, state, go) {
 
   const css = ([r, g, b]) => `rgb(${r | 0} ${g | 0} ${b | 0})`;
 
-  function colour(node, of) {
+  /* Fills a box: with the parts of the effort side by side, or by how much two databases differ. */
+  function fill(pen, { node, x, width }, y, of) {
+    const wide = Math.max(LEAST, width - 1);
+    const paint = (from, length, colour) => {
+      pen.fillStyle = css(colour);
+      pen.fillRect(from, y, length, ROW - 1);
+    };
     if (compares) {
       const [a, b] = [shown.all[node], other.all[node]];
       const share = Math.min(1, Math.abs(a - b) / Math.max(a, b, 1) * 2);
       const to = a > b ? of.overhead : of.less;
-      return of.other.map((from, i) => from + (to[i] - from) * share);
+      return paint(x, wide, of.other.map((from, i) => from + (to[i] - from) * share));
     }
-    const amounts = parts.map((part) => part.all[node]);
-    const sum = amounts[0] + amounts[1] + amounts[2];
-    if (sum === 0) return of.other;
-    const mixed = [of.work, of.idleness, of.overhead];
-    return [0, 1, 2].map((i) => mixed.reduce((all, one, k) => all + one[i] * amounts[k] / sum, 0));
+    if (!isEffort) return paint(x, wide, of[only]);
+    let from = x;
+    parts.forEach((name, part) => {
+      const length = columns[part].all[node] / shown.all[node] * wide;
+      paint(from, length, of[name]);
+      from += length;
+    });
   }
 
   function draw() {
@@ -91,8 +102,7 @@ function icicle(model, state, go) {
       const y = box.row * ROW, name = nameOf(model, model.scope[box.node]);
       const isFaint = box.above || (state.search !== "" && !isFound(name));
       pen.globalAlpha = isFaint ? 0.35 : 1;
-      pen.fillStyle = css(colour(box.node, of));
-      pen.fillRect(box.x, y, Math.max(LEAST, box.width - 0.5), ROW - 1);
+      fill(pen, box, y, of);
       if (box.width > 30) {
         pen.globalAlpha = 1;
         pen.fillStyle = css(isFaint ? of.ink : of["on-colour"]);
@@ -114,15 +124,17 @@ function icicle(model, state, go) {
   function tell(node) {
     current = node;
     detail.textContent = "";
+    const names = [...new Set([state.metric, "effort", ...parts])];
+    const amounts = model.databases.map((_, database) => names
+      .map((name) => [name, find(model, name, database)])
+      .map(([name, of]) => `${name} ${amount(node < 0 ? of.total : of.all[node], of.unit)}`).join(" · "));
     if (node >= 0) {
       const scope = model.scopes[model.scope[node]];
-      const amounts = model.databases.map((_, database) => ["effort", "work", "idleness", "overhead"]
-        .map((name) => [name, find(model, name, database)])
-        .map(([name, of]) => `${name} ${amount(of.all[node], of.unit)}`).join(" · "));
       const what = ` ${scope[KIND]}, ${placeOf(model, model.scope[node])}: `;
       detail.append(element("strong", {}, scope[NAME]), what,
-        `${percent(shown.all[node], shown.total)} % of ${state.metric} · `, amounts.join(" | "));
-    }
+        `${percent(shown.all[node], shown.total)} % of ${state.metric} · `);
+    } else detail.append("in all: ");
+    detail.append(amounts.join(" | "));
     draw();
   }
 

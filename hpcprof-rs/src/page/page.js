@@ -30,7 +30,7 @@
     + ` · ${model.count.toLocaleString("en")} contexts` + (second ? " · new against old" : "");
 
   function read() {
-    const given = new URLSearchParams(location.hash.slice(1));
+    const given = new URLSearchParams(location.hash.slice(1).replaceAll("+", "%2B"));
     state = { ...start, ...Object.fromEntries(given) };
     state.focus = Number.isInteger(Number(state.focus)) ? Math.max(-1, Number(state.focus)) : -1;
     if (!VIEWS.some(([name]) => name === state.view)) state.view = start.view;
@@ -41,7 +41,7 @@
   function go(change) {
     const next = { ...state, ...change };
     const other = Object.entries(next).filter(([name, value]) => value !== start[name]);
-    const hash = "#" + new URLSearchParams(Object.fromEntries(other));
+    const hash = "#" + String(new URLSearchParams(Object.fromEntries(other))).replaceAll("+", "%20");
     if (hash !== (location.hash || "#")) location.hash = hash;
   }
 
