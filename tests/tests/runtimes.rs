@@ -226,6 +226,27 @@ fn what_clang_makes_of_openmp_is_under_its_callers() {
     callers("clang");
 }
 
+/// What a region or task needs is free when it is over, also if its threads sleep in between.
+#[test]
+fn regions_and_tasks_leave_nothing_behind() {
+    /// KiB; a record of each of 20,000 regions would be five times as much.
+    const GROWTH: i64 = 1024;
+    let _cores = exclusive_cores();
+    for compiler in ["gcc", "clang"] {
+        let name = format!("openmp-many-{compiler}");
+        let Some(program) = optional_program(&name, compiler, "openmp_many.c", &["-fopenmp"]) else {
+            return;
+        };
+        for mode in ["regions", "tasks"] {
+            let what = format!("{name}-{mode}");
+            let spec = Spec::new(&what, &program).arguments(&[mode, "20000"]).rate(RATE);
+            let run = spec.environment("OMP_WAIT_POLICY", "passive").succeed();
+            let growth: i64 = run.stdout().trim().parse().expect("a number");
+            assert!(growth < GROWTH, "{what}: {growth} KiB");
+        }
+    }
+}
+
 /// A library with its own copy of libgomp, under another name of the same length, since one name is loaded
 /// once.
 fn library_with_copy(letter: char) -> Option<String> {

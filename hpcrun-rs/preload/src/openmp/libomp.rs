@@ -203,6 +203,8 @@ thread_local! {
     /// A region ends on the thread that has begun it, and so does each part of a task.
     static REGION: Spare<Region> = const { Spare::new() };
     static BEGUN: Spare<Begun> = const { Spare::new() };
+    /// The thread's part in the innermost region that it works for.
+    static PART: Cell<*const Begun> = const { Cell::new(ptr::null()) };
 }
 
 /// Frees what the calling thread keeps.
@@ -231,10 +233,16 @@ unsafe extern "C" fn implicit_task(
                 let Some(region) = region.as_ref() else { return };
                 let record = begin(thread, task, region.context, boundary_of(task));
                 (*record).is_owner.set(region.owner == thread.ordinal());
-                (*record).around.set(Some(loops::enter(0)));
+                (*record).around.set(Some((loops::enter(0), PART.replace(record))));
                 region.team.begin(&(*record).task, &(*record).path, region.from);
             }
-            END => end(thread, task),
+            // A thread that sleeps between regions is told with a word that is not the task's.
+            END => {
+                let part = PART.get();
+                if !part.is_null() && ptr::eq(part.cast(), thread.task()) {
+                    end(thread, part);
+                }
+            }
             _ => {}
         }
     }
@@ -248,8 +256,8 @@ struct Begun {
     /// Whoever waits for its end does so after it has told of its end: it is no other thread's part in a
     /// region, which the runtime ends late.
     is_owner: Cell<bool>,
-    /// Of a thread's part in a region, the loop around it.
-    around: Cell<Option<Loop>>,
+    /// Of a thread's part in a region, the loop and the part around it.
+    around: Cell<Option<(Loop, *const Begun)>>,
 }
 
 /// Begins a task on the calling thread.
@@ -266,18 +274,27 @@ unsafe fn begin(thread: OwnThread, task: Data, context: Context, boundary: Bound
     record
 }
 
-unsafe fn end(thread: OwnThread, task: Data) {
-    let record = thread.task().cast::<Begun>();
+/// Ends a task, if the thread is in it.
+unsafe fn end_if_in(thread: OwnThread, task: Data) {
     // SAFETY: null, or the innermost record, which `begin` has made if it is this task's.
     unsafe {
         if thread.task().as_ref().is_some_and(|record| record.id.get() == task as usize) {
-            edges::end(&(*record).task, 0, (*record).is_owner.get());
-            thread.end_task(&(*record).task);
-            if let Some(around) = (*record).around.take() {
-                loops::leave(around);
-            }
-            BEGUN.with(|spare| spare.give(record.cast_mut()));
+            end(thread, thread.task().cast());
         }
+    }
+}
+
+/// Ends the task with this record, the calling thread's innermost.
+unsafe fn end(thread: OwnThread, record: *const Begun) {
+    // SAFETY: `begin` has made it, and nobody uses it after this.
+    unsafe {
+        edges::end(&(*record).task, 0, (*record).is_owner.get());
+        thread.end_task(&(*record).task);
+        if let Some((around, part)) = (*record).around.take() {
+            loops::leave(around);
+            PART.set(part);
+        }
+        BEGUN.with(|spare| spare.give(record.cast_mut()));
     }
 }
 
@@ -430,7 +447,7 @@ unsafe extern "C" fn schedule_task(prior: Data, status: c_int, next: Data) {
     // SAFETY: the words of tasks of this thread; null if there is none.
     unsafe {
         match status {
-            COMPLETE | CANCEL | DETACH => end(thread, prior),
+            COMPLETE | CANCEL | DETACH => end_if_in(thread, prior),
             _ if SWITCHES.contains(&status) => switch(thread, next),
             _ => {}
         }
@@ -445,7 +462,7 @@ unsafe fn switch(thread: OwnThread, next: Data) {
         if let (Some(current), Some(outer)) = (current, outer) {
             if outer.id.get() == next as usize {
                 // It goes on later, as a task that begins anew.
-                return end(thread, current.id.get() as Data);
+                return end_if_in(thread, current.id.get() as Data);
             }
         }
         let Some(word) = next.as_mut().filter(|word| **word != 0) else { return };
