@@ -119,6 +119,53 @@ fn a_calibration_tells_start_up_from_imbalance() {
     assert_close("outside", outside, serial, 0.03 * serial + tolerance(serial, RATE));
 }
 
+/// The two programs of Sakellariou's paper on one worker: the time on p of them is t_UC + t_s / p and as many
+/// times t_PS as the program itself has counted. All is CPU time, so other work matters little.
+#[test]
+fn the_papers_programs_on_any_number_of_workers() {
+    const START_UP: [(u32, f64); 4] = [(2, 2e-6), (4, 5e-6), (8, 20e-6), (16, 100e-6)];
+    let _cores = exclusive_cores();
+    let rows = START_UP.map(|(p, t)| format!("par_for\tworker\tawake\t{p}\t{}\t1\t1\n", t * 1e9));
+    let text = "hpcrun-rs start-up 1\nhost\th\ncpu\tc\ncores\t16\n\
+         construct\tplace\tstate\tworkers\tstart_up_ns\tdeviation_ns\texecutions\n";
+    for (program, size, nests) in
+        [("tred2", "400", &["form_product", "reduce", "accumulate"][..]), ("barotropic", "4", &["relax"])]
+    {
+        let spec = Spec::fixture(&format!("regions-{program}"), "sakellariou").cores(1);
+        let run = spec.arguments(&[program, "1", size, "2"]).rate(RATE).succeed();
+        let own: Value = serde_json::from_str(run.stdout().trim()).expect("the program's figures");
+        let counts = own["executions"].as_array().expect("a list").iter().filter_map(Value::as_u64);
+        let mut counts: Vec<u64> = counts.collect();
+        if nests.len() == 1 {
+            counts = vec![counts.iter().sum()];
+        }
+        let calibration = run.folder.join("calibration.tsv");
+        std::fs::write(&calibration, format!("{text}{}", rows.concat())).expect("a file");
+        let path = calibration.to_str().expect("a path of this test").to_owned();
+        let mut options = vec!["--calibration".to_owned(), path];
+        for (nest, count) in nests.iter().zip(&counts) {
+            options.extend(["--executions".into(), format!("{nest}={count}")]);
+        }
+        let options: Vec<&str> = options.iter().map(String::as_str).collect();
+        let found = regions(&run.database(), &options);
+        let serial: f64 = nests
+            .iter()
+            .map(|nest| number(region(&found, &format!("sakellariou::{program}::{nest}")), "serial"))
+            .sum();
+        let cpu = number(&own, "cpu");
+        // The paper: more than 93 % and 85 % of the time.
+        assert!(serial > 0.85 * cpu, "{program}: {serial} s of {cpu} s");
+        let at = |p: u32| number(&found["whole"]["predicted"][p as usize - 1], "seconds");
+        let wait = number(&found["whole"], "wait");
+        assert_close(program, at(1) - wait, number(&own, "all"), 0.05 * cpu + 0.02);
+        for (p, start_up) in START_UP {
+            let executions: u64 = counts.iter().sum();
+            let expected = at(1) - serial * (1.0 - 1.0 / f64::from(p)) + executions as f64 * start_up;
+            assert_close(&format!("{program} on {p}"), at(p), expected, 1e-3 * expected);
+        }
+    }
+}
+
 #[test]
 fn the_launcher_calibrates_and_still_starts_programs_of_that_name() {
     let _cores = exclusive_cores();
