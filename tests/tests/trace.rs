@@ -4,8 +4,9 @@ use hpc_formats::critical_path::Edge;
 use hpc_formats::profile::{Profile, Record, profiles};
 use hpc_formats::trace::{BLOCK_SIZE, Block, Event, State, Trace};
 use hpcrun_tests::run::{Run, Spec};
-use hpcrun_tests::tools::{c_program, exclusive_cores};
+use hpcrun_tests::tools::{c_program, exclusive_cores, tool};
 use std::collections::BTreeMap;
+use std::path::Path;
 
 /// Periods by process image, thread and record.
 type Periods = BTreeMap<(u64, u32, u32), u64>;
@@ -126,4 +127,36 @@ fn the_critical_path_leads_from_thread_to_thread() {
     let database = run.database().path.join("trace");
     let runs: Vec<_> = std::fs::read_dir(database).expect("a folder").flatten().collect();
     assert!(runs[0].path().join("edges.parquet").is_file());
+}
+
+/// Of the same threads a reduced trace has the two that are on the path, and the first one.
+#[test]
+fn a_reduced_trace_leaves_out_what_is_beside_the_path() {
+    let _cores = exclusive_cores();
+    let spec = Spec::new("trace-on-path", c_program("chain")).rate(1000).trace("4M");
+    let threads = |database: &Path, more: &[&str]| {
+        let file = database.join("trace.pftrace");
+        let mut tool = tool("hpcprof-rs");
+        tool.arg("export").arg(database).args(["--format", "perfetto", "-o"]).arg(&file).args(more);
+        let output = tool.output().expect("the tool");
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        output
+            .status
+            .success()
+            .then(|| {
+                let bytes = std::fs::read(file).expect("a file");
+                // Each thread has one track of this name.
+                (bytes.windows(7).filter(|bytes| bytes == b"\x12\x05state").count(), bytes.len())
+            })
+            .ok_or(error)
+    };
+    let run = spec.critical_path("").succeed();
+    let database = run.database();
+    let (all, whole) = threads(&database.path, &[]).expect("an export");
+    let (near, reduced) = threads(&database.path, &["--on-path"]).expect("an export");
+    assert_eq!((all, near), (4, 3));
+    assert!(reduced < whole, "{reduced} of {whole} bytes");
+    let without = Spec::new("trace-no-path", c_program("chain")).rate(1000).trace("4M").succeed();
+    let error = threads(&without.database().path, &["--on-path"]).expect_err("no path");
+    assert!(error.contains("hpcrun-rs --trace --critical-path"), "{error}");
 }

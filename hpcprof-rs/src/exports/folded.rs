@@ -6,7 +6,7 @@
 
 use crate::catalogue::metrics::sum;
 use crate::exports::Selection;
-use crate::exports::stacks::{Stacks, Step};
+use crate::exports::stacks::Stacks;
 use std::io::{self, Write};
 
 const NO_BREAK_SPACE: &str = "\u{a0}";
@@ -19,23 +19,27 @@ pub(super) fn write(stacks: &Stacks<'_>, selection: Selection<'_>, out: &mut dyn
         whole - sum(callees.filter(|a| *a >= selection.least))
     };
     let mut stack = String::new();
-    let mut ends = Vec::new();
-    let mut walk = stacks.walk();
-    while let Some(step) = walk.next() {
-        match step {
-            Step::Enter(context) if amount(context) < selection.least.max(1) => walk.skip_context(),
-            Step::Enter(context) => {
-                ends.push(stack.len());
-                if !stack.is_empty() {
-                    stack.push(';');
-                }
-                stack.push_str(&frame(&stacks.name(stacks.label(context))));
-                let own = rest(Some(context), amount(context));
-                if own > 0 {
-                    writeln!(out, "{stack} {own}")?;
-                }
-            }
-            Step::Leave(_) => stack.truncate(ends.pop().unwrap_or(0)),
+    // Where contexts that the next one may be in end, and the length of the stack before each.
+    let mut open: Vec<(u32, usize)> = Vec::new();
+    let mut next = 0;
+    while next < stacks.contexts().end {
+        let context = next;
+        while open.last().is_some_and(|(end, _)| *end <= context) {
+            stack.truncate(open.pop().map_or(0, |(_, length)| length));
+        }
+        if amount(context) < selection.least.max(1) {
+            next = stacks.end(context);
+            continue;
+        }
+        next += 1;
+        open.push((stacks.end(context), stack.len()));
+        if !stack.is_empty() {
+            stack.push(';');
+        }
+        stack.push_str(&frame(&stacks.name(stacks.label(context))));
+        let own = rest(Some(context), amount(context));
+        if own > 0 {
+            writeln!(out, "{stack} {own}")?;
         }
     }
     let below = rest(None, selection.metric.of(&stacks.totals));

@@ -18,6 +18,7 @@ use crate::render::numbers::percentage;
 use crate::timeline::Timeline;
 use crate::views::fold::FoldOptions;
 use clap::{Args, ValueEnum};
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::PathBuf;
 
@@ -34,18 +35,6 @@ pub enum Format {
     Perfetto,
     /// One table of all contexts, for DuckDB, ClickHouse, pandas: two columns for each metric
     Parquet,
-}
-
-impl Format {
-    /// Whether a file holds one metric; others hold all.
-    fn holds_one_metric(self) -> bool {
-        matches!(self, Format::Folded | Format::Flamegraph)
-    }
-
-    /// Whether a frame has the line that it is at. Elsewhere lines are frames, on request.
-    fn has_lines_of_frames(self) -> bool {
-        self == Format::Pprof
-    }
 }
 
 /// The amounts that a format for one metric shows.
@@ -78,6 +67,9 @@ pub struct Request {
     /// [default: flamegraph 0.1, folded 0]
     #[arg(long, value_name = "PERCENT", value_parser = percentage)]
     pub threshold: Option<f64>,
+    /// Reduce perfetto to the threads that the critical path leads through
+    #[arg(long)]
+    pub on_path: bool,
 }
 
 /// Writes a file; `out` is standard output.
@@ -87,31 +79,43 @@ pub fn export(catalogue: &Catalogue, request: &Request, out: &mut dyn Write) -> 
     let asked = asked.map(|text| catalogue.metric(text)).transpose()?;
     let work = MetricSelector::Metric(WORK);
     let metric = asked.as_ref().map_or(work, MetricSelector::from);
-    let given = [("--metric", request.metric.is_some()), ("--threshold", request.threshold.is_some())];
-    for (option, is_given) in given {
-        if is_given && !format.holds_one_metric() {
-            return Err(Error::Usage(format!(
-                "{option} is for formats of one metric, and this one holds all in full: leave {option} \
-                 out, or give --format folded or --format flamegraph"
-            )));
-        }
+    // Others hold all metrics.
+    let is_whole = !matches!(format, Format::Folded | Format::Flamegraph);
+    let perfetto = format == Format::Perfetto;
+    let given = [
+        ("--metric", request.metric.is_some() && is_whole, "folded or --format flamegraph"),
+        ("--threshold", request.threshold.is_some() && is_whole, "folded or --format flamegraph"),
+        ("--on-path", request.on_path && !perfetto, "perfetto"),
+    ];
+    if let Some((option, _, formats)) = given.iter().find(|(_, is_wrong, _)| *is_wrong) {
+        return Err(Error::Usage(format!(
+            "this format holds all in full: leave {option} out, or give --format {formats}"
+        )));
     }
-    if format == Format::Perfetto {
+    if perfetto {
         if request.fold.projection == Projection::Physical {
             let problem = "Perfetto is shown the logical contexts: leave --projection physical out";
             return Err(Error::Usage(problem.to_owned()));
         }
         let (slices, edges) = (perfetto::slices(catalogue)?, catalogue.edges()?);
+        let path: BTreeSet<_> = Catalogue::stretches(&edges).into_iter().map(|(thread, ..)| thread).collect();
+        if request.on_path && path.is_empty() {
+            let problem =
+                "--on-path needs the critical path: measure with `hpcrun-rs --trace --critical-path`";
+            return Err(Error::Usage(problem.to_owned()));
+        }
+        let is_shown = |thread| !request.on_path || path.contains(&thread);
         let mut timeline = Timeline::read(catalogue, request.fold)?;
         return target::write(&request.output, out, |out| {
-            perfetto::write(&mut timeline, (&slices, &edges), out)
+            perfetto::write(&mut timeline, (&slices, &edges), is_shown, out)
         });
     }
     let stacks = Stacks::read(
         catalogue,
         FoldOptions {
-            lines: request.fold.lines || format.has_lines_of_frames(),
-            call_lines: format.has_lines_of_frames(),
+            // Of each frame. Elsewhere lines are frames, on request.
+            lines: request.fold.lines || format == Format::Pprof,
+            call_lines: format == Format::Pprof,
             ..request.fold
         },
     )?;

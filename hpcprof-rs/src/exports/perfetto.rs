@@ -1,7 +1,8 @@
 //! Perfetto's format: a protocol buffer of packets. Each thread has a track of its call stacks, as slices in
 //! slices, and one of its states; a counter says how many threads work, and one for each logical track (main,
 //! parallel loops and regions, groups of threads) how many do there. Edges are flows between the tracks of
-//! states, and the critical path is a track of its own. Names are sent once.
+//! states, and the critical path is a track of its own. Names are sent once. A reduced trace has tracks of
+//! threads on the critical path only.
 //!
 //! Source of the field numbers: `protos/perfetto/trace` of github.com/google/perfetto.
 
@@ -15,12 +16,6 @@ use hpc_formats::trace::State;
 use prost::Message;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
-
-#[derive(Message)]
-struct Trace {
-    #[prost(message, repeated, tag = "1")]
-    packet: Vec<Packet>,
-}
 
 #[derive(Message)]
 struct Packet {
@@ -116,22 +111,23 @@ const COUNTER: i32 = 4;
 const SEQUENCE: u32 = 1;
 const STATE_CLEARED: u32 = 1;
 const NEEDS_STATE: u32 = 2;
-/// Packets that are encoded together.
-const PORTION: usize = 4096;
+/// The field of a trace that is a packet.
+const PACKET: u32 = 1;
 
 pub(super) fn write(
     timeline: &mut Timeline<'_>,
     (slices, edges): (&[Slice], &[Edge]),
+    is_shown: impl Fn((i64, u32)) -> bool,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    let mut writer = Writer { out, trace: Trace::default(), names: NumberedSet::default() };
+    let mut writer = Writer { out, bytes: Vec::new(), names: NumberedSet::default() };
     writer.packet(Packet { sequence_flags: Some(STATE_CLEARED), ..Packet::default() })?;
-    for own in slices.chunk_by(|a, b| a.owner == b.owner) {
+    for own in slices.chunk_by(|a, b| a.owner == b.owner).filter(|own| is_shown(own[0].owner)) {
         write_thread(timeline, own, &mut writer)?;
     }
     write_counters(timeline, slices, &mut writer)?;
     write_path(edges, &mut writer)?;
-    let between = edges.iter().filter(|edge| !edge.is_own());
+    let between = edges.iter().filter(|e| !e.is_own() && is_shown(e.from.0) && is_shown(e.to.0));
     for (number, edge) in (1..).zip(between) {
         for ((owner, time), flow_ids, ends) in
             [(edge.from, vec![number], vec![]), (edge.to, vec![], vec![number])]
@@ -141,7 +137,7 @@ pub(super) fn write(
             writer.track_event(time, event, Some(&edge.kind))?;
         }
     }
-    writer.flush()
+    Ok(())
 }
 
 /// All slices of a database, which has some.
@@ -271,22 +267,16 @@ fn write_counters(timeline: &mut Timeline<'_>, slices: &[Slice], out: &mut Write
 
 struct Writer<'a> {
     out: &'a mut dyn Write,
-    trace: Trace,
+    bytes: Vec<u8>,
     names: NumberedSet<String>,
 }
 
 impl Writer<'_> {
     fn packet(&mut self, packet: Packet) -> io::Result<()> {
-        self.trace.packet.push(Packet { trusted_packet_sequence_id: SEQUENCE, ..packet });
-        match self.trace.packet.len() < PORTION {
-            true => Ok(()),
-            false => self.flush(),
-        }
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.out.write_all(&self.trace.encode_to_vec())?;
-        self.trace.packet.clear();
+        let packet = Packet { trusted_packet_sequence_id: SEQUENCE, ..packet };
+        prost::encoding::message::encode(PACKET, &packet, &mut self.bytes);
+        self.out.write_all(&self.bytes)?;
+        self.bytes.clear();
         Ok(())
     }
 

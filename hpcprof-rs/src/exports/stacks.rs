@@ -37,15 +37,6 @@ pub struct Frame {
     pub line: u32,
 }
 
-/// A step of a walk through the contexts.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Step {
-    /// A context begins; those that it calls follow.
-    Enter(u32),
-    /// All that it calls has been seen.
-    Leave(u32),
-}
-
 /// The contexts of one projection.
 #[derive(Debug)]
 pub struct Stacks<'a> {
@@ -83,6 +74,11 @@ impl<'a> Stacks<'a> {
     /// All contexts, callers first.
     pub fn contexts(&self) -> std::ops::Range<u32> {
         0..self.tree.nodes.len() as u32
+    }
+
+    /// The first context behind all that one calls.
+    pub fn end(&self, context: u32) -> u32 {
+        self.ends[context as usize]
     }
 
     pub fn caller(&self, context: u32) -> Option<u32> {
@@ -213,45 +209,6 @@ impl<'a> Stacks<'a> {
 
     pub fn period_ns(&self) -> i64 {
         self.catalogue.statistics.period_ns
-    }
-
-    /// A walk through all contexts in which those that one calls follow it.
-    pub fn walk(&self) -> Walk<'_> {
-        Walk { ends: &self.ends, next: 0, open: Vec::new() }
-    }
-}
-
-/// See [`Stacks::walk`]. It does not recurse.
-#[derive(Debug)]
-pub struct Walk<'a> {
-    ends: &'a [u32],
-    next: u32,
-    /// Those that were entered and not left.
-    open: Vec<u32>,
-}
-
-impl Walk<'_> {
-    /// Leaves out the context that was just entered: neither what it calls nor its end follows.
-    pub fn skip_context(&mut self) {
-        if let Some(context) = self.open.pop() {
-            self.next = self.ends[context as usize];
-        }
-    }
-}
-
-impl Iterator for Walk<'_> {
-    type Item = Step;
-
-    fn next(&mut self) -> Option<Step> {
-        let is_done = |context: &u32| self.ends[*context as usize] == self.next;
-        if self.open.last().is_some_and(is_done) {
-            return self.open.pop().map(Step::Leave);
-        }
-        let context = self.next;
-        self.ends.get(context as usize)?;
-        self.open.push(context);
-        self.next += 1;
-        Some(Step::Enter(context))
     }
 }
 

@@ -2,8 +2,9 @@
 //! has made of one; of TBB's algorithms and tasks, and tasks of the program's own pools, by the call that
 //! begins or makes them.
 //!
-//! Each thread counts in one of a few stripes, so that threads that make tasks at one place seldom share
-//! a cache line. All counts are written when the process ends normally or replaces itself.
+//! Each of the first threads counts in a stripe of its own, without a locked instruction. The others share
+//! some, so that threads that make tasks at one place seldom share a cache line. All counts are written when
+//! the process ends normally or replaces itself.
 
 use crate::threads::OwnThread;
 use crate::unwind::loadmap;
@@ -13,7 +14,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// More directives than a program has.
 const MOST: usize = 1 << 11;
-const STRIPES: usize = 8;
+/// Stripes of one thread each, and of all.
+const OWN: usize = 24;
+const STRIPES: usize = 32;
 /// The kind of a directive lies above the bits of its place.
 const KIND: u32 = 56;
 
@@ -22,6 +25,7 @@ static PLACES: [AtomicU64; MOST] = [const { AtomicU64::new(0) }; MOST];
 
 /// The counts of one directive in one stripe.
 struct Counts {
+    /// Others than the uncaptured ones.
     executions: AtomicU64,
     uncaptured: AtomicU64,
     chunks: AtomicU64,
@@ -45,18 +49,23 @@ static COUNTS: [[Counts; MOST]; STRIPES] = [const { [const { NONE }; MOST] }; ST
 #[inline]
 pub fn count(thread: OwnThread, return_address: usize, kind: DirectiveKind, uncaptured: bool) {
     if let Some(counts) = counts_of(thread, return_address, kind) {
-        counts.executions.fetch_add(1, Ordering::Relaxed);
-        if uncaptured {
-            counts.uncaptured.fetch_add(1, Ordering::Relaxed);
-        }
+        add(thread, if uncaptured { &counts.uncaptured } else { &counts.executions }, 1);
     }
 }
 
 /// Counts chunks of loops that `thread` has got in a region, and iterations in these.
 pub fn count_chunks(thread: OwnThread, return_address: usize, kind: DirectiveKind, more: [u64; 2]) {
     if let Some(counts) = counts_of(thread, return_address, kind) {
-        counts.chunks.fetch_add(more[0], Ordering::Relaxed);
-        counts.iterations.fetch_add(more[1], Ordering::Relaxed);
+        add(thread, &counts.chunks, more[0]);
+        add(thread, &counts.iterations, more[1]);
+    }
+}
+
+#[inline]
+fn add(thread: OwnThread, count: &AtomicU64, more: u64) {
+    match (thread.ordinal() as usize) < OWN {
+        true => count.store(count.load(Ordering::Relaxed).wrapping_add(more), Ordering::Relaxed),
+        false => drop(count.fetch_add(more, Ordering::Relaxed)),
     }
 }
 
@@ -70,7 +79,9 @@ fn counts_of(thread: OwnThread, return_address: usize, kind: DirectiveKind) -> O
             known => Some(known),
         };
         if known.is_none_or(|known| known == place) {
-            return Some(&COUNTS[thread.ordinal() as usize % STRIPES][at]);
+            let ordinal = thread.ordinal() as usize;
+            let stripe = if ordinal < OWN { ordinal } else { OWN + ordinal % (STRIPES - OWN) };
+            return Some(&COUNTS[stripe][at]);
         }
     }
     None
@@ -90,7 +101,7 @@ pub fn counts() -> Vec<Directive> {
             Some(Directive {
                 place: CodeAddress::new(located.id, place.wrapping_sub(located.bias)),
                 kind,
-                executions: sum(|counts| &counts.executions),
+                executions: sum(|counts| &counts.executions) + sum(|counts| &counts.uncaptured),
                 uncaptured: sum(|counts| &counts.uncaptured),
                 chunks: sum(|counts| &counts.chunks),
                 iterations: sum(|counts| &counts.iterations),

@@ -21,7 +21,7 @@ pub use silence::{estimated_ns, set_distance};
 use crate::{arch, sandbox, system};
 use hpc_formats::environment::ALL_CORES;
 use node::{HOT, Header};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 /// Of this process's samples: the time in which someone worked that they account for, and that time of all
 /// cores, nanoseconds.
@@ -113,6 +113,8 @@ const CALL: u64 = 1 << 14;
 #[inline]
 pub fn begin_wait() -> u64 {
     let Header { still_since, still, .. } = node::header();
+    // Of several threads that begin to wait at once, the last one sees the others'.
+    fence(Ordering::SeqCst);
     if still_since.load(Ordering::Relaxed) == 0 && working() <= 0 && may_read_clock() {
         still_since.store(arch::counter(), Ordering::Relaxed);
     }

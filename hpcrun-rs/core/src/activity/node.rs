@@ -1,6 +1,8 @@
 //! The node's table: the threads of one run on this host, shared by all its profiled processes.
 //!
-//! Invariant: `n_working`, over all processes, is the sum of the contributions of all slots. The table is a
+//! Invariant: `n_working`, over all processes, is the sum of the contributions of all slots. The first slots
+//! are added up by whoever asks, so a thread moves its own without a locked instruction; the others'
+//! contributions are summed in the header. The table is a
 //! file in the measurement directory, which each process maps. So different runs do not share a table, and
 //! the slots of a killed process can be found and freed (`members`, `silence`). If the file cannot be mapped,
 //! a process has a table of its own.
@@ -20,9 +22,9 @@
 //! | `Runtimes` | its count | is none: the slot holds the worker count of one process's runtimes |
 //!
 //! A thread moves its own slot between states. Another thread may only move `Working` to `Silent` and
-//! `Worker` to `SilentWorker`. Each move is one atomic exchange of the state, and the thread that made it
-//! adds the difference of the contributions to `n_working`. So `n_working` is correct for every order of
-//! moves.
+//! `Worker` to `SilentWorker`. A move of a summed slot is one atomic exchange of the state, and the thread
+//! that made it adds the difference of the contributions to the sum. So `n_working` is correct for every
+//! order of moves.
 //!
 //! Async-signal-safe, except [`attach`], [`acquire`] and [`enter_child`].
 
@@ -37,6 +39,8 @@ use std::sync::atomic::{AtomicI32, AtomicI64, AtomicPtr, AtomicU32, AtomicU64, A
 
 /// Slots of a table: 64 bytes each; only touched pages take memory.
 const SLOTS: usize = 16_384;
+/// The first slots, whose contributions are read.
+const READ: usize = 16;
 /// Processes of a table.
 const MEMBERS: usize = 2048;
 
@@ -142,6 +146,9 @@ impl Slot {
         if self.word() == new {
             return;
         }
+        if self.index() < READ {
+            return self.state.store(new.0, Relaxed);
+        }
         let old = Word(self.state.swap(new.0, Relaxed));
         let change = new.contribution() - old.contribution();
         if change != 0 {
@@ -163,7 +170,7 @@ impl Slot {
             return;
         }
         let moved = self.state.compare_exchange(old_word.0, new.0, Relaxed, Relaxed);
-        if moved.is_ok() {
+        if moved.is_ok() && self.index() >= READ {
             let change = new.contribution() - old_word.contribution();
             header().working.fetch_add(change, Relaxed);
         }
@@ -199,6 +206,7 @@ impl Slot {
     }
 
     /// Its index in the table; a large number for a slot outside any table.
+    #[inline]
     fn index(&self) -> usize {
         let from = ptr::from_ref(self) as usize;
         from.wrapping_sub(table().slots.as_ptr() as usize) / size_of::<Slot>()
@@ -208,7 +216,7 @@ impl Slot {
 /// The header of the table. All zeros are an empty table.
 #[repr(C, align(64))]
 pub(super) struct Header {
-    /// `n_working` of all processes.
+    /// What of `n_working` is not read in the first slots.
     working: AtomicI32,
     /// n of all processes.
     pub(super) cores: AtomicU32,
@@ -311,6 +319,9 @@ pub(super) fn used() -> &'static [Slot] {
 pub(super) fn prefetch() {
     arch::prefetch(ptr::from_ref(header()).cast());
     let slots = used();
+    for slot in slots.iter().take(READ) {
+        arch::prefetch(ptr::from_ref(slot).cast());
+    }
     let next = HOT.next.load(Relaxed) as usize;
     if let Some(slot) = slots.get(next % slots.len().max(1)) {
         arch::prefetch(ptr::from_ref(slot).cast());
@@ -326,7 +337,8 @@ pub(super) fn is_alone() -> bool {
 /// `n_working` of all processes, by their slots.
 #[inline]
 pub(super) fn working() -> i64 {
-    i64::from(header().working.load(Relaxed))
+    let read = used().iter().take(READ).map(|slot| slot.word().contribution());
+    i64::from(read.sum::<i32>() + header().working.load(Relaxed))
 }
 
 /// Adds to the correction that the next sample takes.

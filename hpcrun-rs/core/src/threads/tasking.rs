@@ -47,7 +47,19 @@ impl OwnThread {
     /// As [`Self::begin_pause`], where the thread most likely begins a task at once.
     #[inline]
     pub fn expect_pause(&self) {
-        let count = self.own().working.pauses() + 1;
+        self.expect_pauses(self.own().working.pauses() + 1);
+    }
+
+    /// As [`Self::end_task`], where the pause around the task ends at once.
+    #[inline]
+    pub fn end_last_task(&self, task: &Task) {
+        self.expect_pauses(task.pauses());
+        self.own().task.set(task.outer());
+        compiler_fence(Ordering::Release);
+    }
+
+    #[inline]
+    fn expect_pauses(&self, count: u32) {
         self.own().working.expect_pauses(count);
         self.follow_pauses(count);
     }

@@ -289,8 +289,13 @@ unsafe fn end(thread: OwnThread, record: *const Begun) {
     // SAFETY: `begin` has made it, and nobody uses it after this.
     unsafe {
         edges::end(&(*record).task, 0, (*record).is_owner.get());
-        thread.end_task(&(*record).task);
-        if let Some((around, part)) = (*record).around.take() {
+        let around = (*record).around.take();
+        match around {
+            // Its region ends now.
+            Some(_) if (*record).is_owner.get() => thread.end_last_task(&(*record).task),
+            _ => thread.end_task(&(*record).task),
+        }
+        if let Some((around, part)) = around {
             loops::leave(around);
             PART.set(part);
         }
