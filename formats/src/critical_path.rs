@@ -74,7 +74,6 @@ pub struct CriticalPath<P = Site, N = ProcedureName> {
     pub levels: Vec<Level>,
     /// Wall time while the path was tracked.
     pub wall: u64,
-    /// Cost of a spawn.
     pub spawn_cost: u64,
     /// Cost of any other edge.
     pub message_cost: u64,

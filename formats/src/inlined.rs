@@ -119,7 +119,6 @@ impl<'a> Table<'a> {
         4 * (self.starts() + 2 * self.spans + self.members)
     }
 
-    /// The module of an [`identity`].
     pub fn module(&self, identity: &[u8]) -> Option<Module> {
         let (mut begin, identities) = (0, self.words.get(self.identities()..)?);
         for index in 0..self.modules {

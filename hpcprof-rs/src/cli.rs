@@ -290,7 +290,6 @@ pub struct ViewArgs {
     pub rows: Option<usize>,
 }
 
-/// Formats of a table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum TableFormat {
     /// To read
@@ -323,7 +322,6 @@ pub struct ThreadsArgs {
     pub rows: Option<usize>,
 }
 
-/// Formats of a report.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum ReportFormat {
     /// To read
@@ -381,7 +379,6 @@ pub enum DiffFormat {
     Svg,
 }
 
-/// Formats of a sweep.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum SweepFormat {
     /// To read

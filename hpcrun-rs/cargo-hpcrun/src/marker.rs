@@ -9,7 +9,6 @@ use std::path::Path;
 /// What a program's symbols say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Linked {
-    /// The replacement.
     Replacement,
     /// The published crate.
     Stock,

@@ -109,7 +109,6 @@ impl FutexLock {
 /// The arguments of a futex wait.
 #[derive(Clone, Copy, Debug)]
 pub struct FutexWait {
-    /// The operation.
     pub operation: i32,
     /// The value that is waited for to change.
     pub value: u32,

@@ -31,6 +31,9 @@
 //! `clock_gettime` and similar ones: `tests/tests/signal_safety.rs` has the list). Modules under this
 //! contract say so in their first lines.
 
+// The library is there for the preloaded one: names that speak need no sentence.
+#![allow(missing_docs)]
+
 #[cfg(not(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu")))]
 compile_error!("hpcrun-rs samples programs on Linux with glibc, on x86-64");
 

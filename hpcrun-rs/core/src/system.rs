@@ -110,7 +110,6 @@ pub fn usage(whose: i32) -> Option<libc::rusage> {
     }
 }
 
-/// Nanoseconds of a time.
 pub fn nanoseconds(time: libc::timeval) -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1000
 }

@@ -45,7 +45,6 @@ pub enum Context {
         /// Record index in its tree.
         node: u32,
     },
-    /// Unknown.
     Unknown,
 }
 

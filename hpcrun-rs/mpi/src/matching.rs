@@ -81,7 +81,6 @@ impl Posted {
 /// What is found for a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Found {
-    /// Its strand.
     Strand,
     /// It cannot be told which one is the message's.
     Ambiguous,

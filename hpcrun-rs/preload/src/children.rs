@@ -30,7 +30,6 @@ pub(crate) fn own_environment() -> Strings {
 /// The program that libc is asked to start.
 #[derive(Clone, Copy)]
 pub(crate) enum Program<'a> {
-    /// By its path.
     Path(&'a CStr),
     /// By a name, which is searched in `PATH` unless it contains a slash.
     Name(&'a CStr),

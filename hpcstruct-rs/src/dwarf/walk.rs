@@ -56,7 +56,6 @@ pub(crate) struct Context<'d> {
 /// Where the name of a context is.
 #[derive(Debug)]
 enum ContextName<'d> {
-    /// In this attribute.
     Stated(AttributeValue<Reader<'d>>),
     /// It is the name of the procedure of this entry.
     Procedure(EntryRef),

@@ -112,7 +112,6 @@ pub struct Slot {
 }
 
 impl Slot {
-    /// The current state.
     #[inline]
     pub fn state(&self) -> State {
         self.word().state()

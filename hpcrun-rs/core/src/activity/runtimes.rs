@@ -63,7 +63,6 @@ pub fn runtimes() -> impl Iterator<Item = (usize, &'static RuntimeTable)> {
     })
 }
 
-/// The runtime with this index.
 #[inline]
 pub fn runtime(index: usize) -> Option<&'static RuntimeTable> {
     // SAFETY: as in `runtimes`.

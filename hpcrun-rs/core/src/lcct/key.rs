@@ -22,7 +22,6 @@ pub enum Class {
     Many = 3,
 }
 
-/// The class of an association.
 pub const fn class_of(association: Association) -> Class {
     match association {
         Association::OneToZero | Association::ManyToZero => Class::Zero,

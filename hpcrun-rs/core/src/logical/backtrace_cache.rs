@@ -50,7 +50,6 @@ struct Frame {
     notes: u32,
 }
 
-/// The cache of one thread.
 pub struct BacktraceCache {
     /// The frames of the previous unwind, outermost first.
     frames: FixedArray<Frame>,

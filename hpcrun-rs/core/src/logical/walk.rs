@@ -117,7 +117,6 @@ impl<'a> Walk<'a> {
         Some(root)
     }
 
-    /// The current frame.
     #[inline]
     pub fn frame(&self) -> Frame {
         self.physical.frame()
@@ -154,7 +153,6 @@ impl<'a> Walk<'a> {
         matches!(self.chord, Chord::Own) && self.noticed & bit == 0
     }
 
-    /// A frame of the program.
     #[inline]
     pub fn program_frame(&mut self) {
         self.noticed |= IN_PROGRAM;
@@ -170,7 +168,6 @@ impl<'a> Walk<'a> {
         self.move_on(has_room);
     }
 
-    /// A frame of a runtime.
     #[inline]
     pub fn runtime_frame(&mut self) {
         let code = self.physical.frame().code;

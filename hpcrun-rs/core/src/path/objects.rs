@@ -34,9 +34,7 @@ pub(super) enum Object {
     Lock(Lock),
     /// Threads of one name, one after another.
     Ends(Ends),
-    /// A condition.
     Condition(Condition),
-    /// A barrier.
     Barrier(Barrier),
     /// A semaphore or a futex.
     Queue(Queue),

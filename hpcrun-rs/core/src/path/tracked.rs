@@ -15,7 +15,6 @@ use std::sync::Arc;
 /// Messages that a semaphore or a futex keeps.
 const MOST_SENT: usize = 1 << 16;
 
-/// A thread that is tracked.
 pub struct Tracked {
     /// Its operations without an object.
     pub thread: OwnThread,
@@ -117,7 +116,6 @@ impl Tracked {
         }
     }
 
-    /// Releases a lock.
     #[inline]
     pub fn release(&mut self, lock: usize, at: Event) {
         let copy = self.thread.copy(at);

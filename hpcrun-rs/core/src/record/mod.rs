@@ -26,7 +26,6 @@ const AHEAD: usize = 1 << 15;
 /// Frames that [`Recorder::find_frame`] looks at: more than an unoptimised lock has above its wait.
 const INNERMOST: usize = 24;
 
-/// The recorder of one thread.
 pub(crate) struct Recorder {
     tree: Option<Tree>,
     unwind: Unwind,

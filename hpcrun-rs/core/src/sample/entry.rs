@@ -18,7 +18,6 @@ use std::arch::global_asm;
 #[repr(C)]
 #[derive(Default)]
 pub(crate) struct Begin {
-    /// The handler.
     pub handler: usize,
     /// Its stack pointer, at the address that it returns to.
     pub stack: usize,

@@ -20,7 +20,6 @@ use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 pub struct Action {
     /// Its handler, or a number such as `SIG_DFL`.
     pub handler: usize,
-    /// Its flags.
     pub flags: i32,
     /// The signals that it blocks.
     pub mask: u64,
@@ -58,7 +57,6 @@ impl ProgramAction {
         action_of(self.current.swap(self.keep(new) as usize, Ordering::AcqRel))
     }
 
-    /// The action.
     pub fn get(&self) -> Action {
         action_of(self.current.load(Ordering::Acquire))
     }

@@ -71,7 +71,6 @@ pub enum Claim {
     Nothing,
     /// A sample of a thread that the profiler does not know.
     Lost,
-    /// A sample of the calling thread.
     Sample(Sample),
 }
 
@@ -95,7 +94,6 @@ impl Order {
     }
 }
 
-/// The signal of a kind of source.
 pub fn signal_of(kind: SourceKind) -> i32 {
     match kind {
         SourceKind::PerfSigtrap => libc::SIGTRAP,

@@ -94,7 +94,6 @@ impl OwnThread {
         }
     }
 
-    /// Whether the thread is in a call.
     #[inline]
     pub fn is_in_call(&self) -> bool {
         self.own().call.is_open.get()

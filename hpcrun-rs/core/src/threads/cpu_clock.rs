@@ -5,7 +5,6 @@
 use crate::system;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// The CPU clock of one thread.
 #[derive(Default)]
 pub(super) struct CpuClock {
     id: AtomicU32,

@@ -132,7 +132,6 @@ struct Own {
     destructor_rounds: Cell<usize>,
     /// The innermost task that the thread is in; null: none.
     task: Cell<*const Task>,
-    /// The lock that the thread waits for.
     lock_wait: Cell<Option<locks::Wait>>,
     /// The thread's call of a message-passing library.
     call: calls::Call,

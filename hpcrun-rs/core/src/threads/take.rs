@@ -35,7 +35,6 @@ pub fn claim(info: &libc::siginfo_t, context: &libc::ucontext_t) -> (Claim, Opti
 }
 
 impl OwnThread {
-    /// Takes a sample of the calling thread.
     #[inline]
     pub fn take(&self, sample: &Sample) {
         let Some(busy) = self.enter() else {

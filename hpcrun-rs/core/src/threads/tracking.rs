@@ -76,7 +76,6 @@ impl OwnThread {
         }
     }
 
-    /// The thread ends.
     pub(super) fn end_path(&self) {
         if path::is_configured() {
             self.path.end(name());

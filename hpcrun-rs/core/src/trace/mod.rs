@@ -88,7 +88,6 @@ impl ThreadTrace {
         self.thread.set(ring::current().map_or(0, |_| thread));
     }
 
-    /// The thread ends.
     pub(crate) fn end(&self) {
         self.change(State::Ended);
         self.thread.set(0);

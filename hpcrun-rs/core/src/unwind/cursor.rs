@@ -26,7 +26,6 @@ pub struct Cursor<'a> {
     rules: &'a mut RuleCache,
     owner_of: OwnerOf,
     snapshot: &'a Snapshot,
-    /// Its stack.
     pub stack: &'a mut StackReader,
     registers: Pointers,
     frame: Frame,
@@ -84,7 +83,6 @@ impl<'a> Cursor<'a> {
         self.place()
     }
 
-    /// The current frame.
     #[inline]
     pub fn frame(&self) -> Frame {
         self.frame

@@ -15,7 +15,6 @@ const REGION_BITS: u32 = 10;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)] // empty caches hold zeros: the first variant
 pub(super) enum Method {
-    /// With an unwind rule.
     Rule(UnwindRule),
     /// With call frame information.
     Cfi,

@@ -261,7 +261,6 @@ pub enum StackRoot {
     Entry,
     /// The creation context of its thread (thread ordinal, record index).
     Thread(u32, u32),
-    /// Unknown.
     Unknown,
 }
 

@@ -62,7 +62,6 @@ pub(super) enum Effect {
     },
     /// Sets the register to a value that is not computed here.
     Change(Register),
-    /// `leave`.
     Leave,
     /// Calls a function at this distance, or an unknown one.
     Call(Option<i32>),

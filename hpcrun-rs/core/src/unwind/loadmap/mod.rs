@@ -154,7 +154,6 @@ pub fn invalidate() {
 /// The module at an address.
 #[derive(Clone, Copy, Debug)]
 pub struct Located {
-    /// Module id.
     pub id: ModuleId,
     /// Load bias: mapped address minus link-time address.
     pub bias: u64,

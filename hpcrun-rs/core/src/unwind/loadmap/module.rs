@@ -19,7 +19,6 @@ pub struct UnwindSections {
 /// A mapped module.
 #[derive(Clone, Debug)]
 pub struct Module {
-    /// Module id.
     pub id: ModuleId,
     /// Lowest mapped address.
     pub start: u64,
