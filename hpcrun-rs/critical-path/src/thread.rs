@@ -498,8 +498,9 @@ impl<'t, C: Clock> Thread<'t, C> {
         let procedure = spawned.as_ref().and_then(|strand| strand.0.of.procedure);
         let settings = &self.tracker.settings;
         let spawn = spawned.as_ref().map_or(Site(0), |s| s.cause(settings));
-        if spawned.is_none() {
-            self.lose(Lost::Untracked);
+        match spawned {
+            Some(_) => self.has_waited = false,
+            None => self.lose(Lost::Untracked),
         }
         let told = self.moment();
         let mut strand = match spawned.and_then(|strand| self.same_session(strand)) {
