@@ -12,7 +12,7 @@ use crate::model::keys;
 use crate::model::metrics::{self, CATEGORY_PREFIX, Metric, ON_PATH};
 use crate::model::statistics::signed;
 use crate::model::symbols::Symbols;
-use crate::model::tree::{Tree, Values};
+use crate::model::tree::Values;
 use crate::model::warnings::Warnings;
 use crate::passes::code::FrameTable;
 use crate::passes::load_map::LoadMap;
@@ -34,7 +34,6 @@ use crate::sources::measurements::{self, Measurements, ProcessInput};
 use crate::sources::newest;
 use crate::sources::structures::StructureLibrary;
 use crate::views::fold::{self, FoldOptions, Folded, fold_contexts};
-use crate::views::stored;
 use hpc_formats::address::CodeAddress;
 use hpc_formats::message;
 use hpc_formats::process::{self, DirectiveKind};
@@ -179,9 +178,7 @@ fn write(
         exclusive = fold::sums(parents.len(), &of, &sums.logical);
     }
     drop(all);
-    let folded = Tree { nodes: folded, exclusive };
-    let arrange = || {
-        // The sums go before the views are arranged: memory is for one of both.
+    let add_runs = || {
         if let Some((run, sums)) = last {
             columns.run(run, &sums)?;
         }
@@ -193,16 +190,14 @@ fn write(
                 columns.write_edges((run, traces::begin(measurements, run)), &edges)?;
             }
         }
-        let files = columns.files.into_inner();
-        Ok((stored::summaries(&folded, code), files))
+        Ok(columns.files.into_inner())
     };
-    let add_values = || catalogue.write_values(&parents, &folded.exclusive, &spreads);
-    let (arranged, added) = parallel::both(threads, arrange, add_values);
+    let add_values = || catalogue.write_values(&parents, &exclusive, &spreads);
+    let (files, added) = parallel::both(threads, add_runs, add_values);
     added?;
-    let (summaries, files) = arranged?;
-    let mut files = files.unwrap_or_else(PoisonError::into_inner);
+    let mut files = files?.unwrap_or_else(PoisonError::into_inner);
     files.sort();
-    catalogue.end(&loops, &summaries, &files)
+    catalogue.end(&loops, &files)
 }
 
 /// The overhead categories that occur, sorted.

@@ -43,7 +43,7 @@ use crate::views::diff::METRICS;
 use crate::views::fold::{FoldOptions, Folded, fold};
 use crate::views::prune::{Limits, prune};
 use crate::views::view::{View, ViewKind};
-use crate::views::{bottom_up, flat, stored, threads, top_down, user_code};
+use crate::views::{bottom_up, flat, threads, top_down, user_code};
 use clap::{CommandFactory as _, Parser as _};
 use hpc_formats::message;
 use start_up::calibration::{self, Calibration, State};
@@ -136,14 +136,6 @@ fn meant(path: &Path) -> Option<String> {
     let mut names = commands.get_subcommands().map(clap::Command::get_name);
     let name = names.find(|name| strsim::damerau_levenshtein(name, text) <= 2)?;
     Some(format!("no such directory: {text}; did you mean `hpcprof-rs {name}`?"))
-}
-
-/// What text shows unless told otherwise: enough to see where a metric is, on few screens.
-fn text_limits(kind: ViewKind) -> Limits {
-    match kind {
-        ViewKind::BottomUp => Limits { depth: Some(6), threshold: Some(2.0) },
-        ViewKind::TopDown | ViewKind::Flat => Limits { depth: None, threshold: Some(1.0) },
-    }
 }
 
 fn export(args: exports::Request, out: &mut impl Write) -> Result<()> {
@@ -420,29 +412,20 @@ fn show(args: &ViewArgs, kind: ViewKind, style: Style, out: &mut impl Write) -> 
             return Err(Error::Usage(format!("--statistics are known {problem}")));
         }
     }
-    let default = match args.format {
-        Format::Text => text_limits(kind),
-        _ => Limits::default(),
+    // Unless told otherwise text shows enough to see where a metric is, on few screens.
+    let (depth, threshold) = match kind {
+        _ if !is_text => (None, None),
+        ViewKind::BottomUp => (Some(6), Some(2.0)),
+        ViewKind::TopDown | ViewKind::Flat => (None, Some(1.0)),
     };
-    let limits = Limits {
-        depth: args.depth.map(|d| d as usize).or(default.depth),
-        threshold: args.threshold.or(default.threshold),
-    };
-    let stored = match is_text && options == FoldOptions::STORED {
-        true => stored_view(args, &catalogue, kind, (limits, metric))?,
-        false => None,
-    };
-    let has_headline = is_text && kind == ViewKind::BottomUp;
-    let (mut view, user_code) = match stored {
-        Some(view) if has_headline => {
-            let user_code = catalogue.summary(user_code::NAME)?;
-            (view, Some(user_code))
-        }
-        Some(view) => (view, None),
-        None => {
-            let (view, tree) = whole_view(args, &catalogue, kind, options, (limits.depth, metric))?;
-            let user_code = || user_code::arrange(&tree, &catalogue.code);
-            (view, has_headline.then(user_code))
+    let depth = args.depth.map(|d| d as usize).or(depth);
+    let limits = Limits { depth, threshold: args.threshold.or(threshold) };
+    let is_lazy = is_text && kind == ViewKind::TopDown && options == FoldOptions::STORED;
+    let (mut view, tree) = match is_lazy && metric.or_effort(&catalogue.totals()?).is_amount() {
+        true => (top_down::read(&catalogue, limits, metric, args.statistics)?, None),
+        false => {
+            let (view, tree) = whole_view(args, &catalogue, kind, options, (limits, metric))?;
+            (view, Some(tree).filter(|_| is_text && kind == ViewKind::BottomUp))
         }
     };
     view.sort(metric);
@@ -450,8 +433,8 @@ fn show(args: &ViewArgs, kind: ViewKind, style: Style, out: &mut impl Write) -> 
     match args.format {
         Format::Text => {
             let metric_of = (metric, view.totals.as_slice());
-            let line = |code| headline(&code, &catalogue, metric_of, style.width);
-            let line = user_code.and_then(line);
+            let user_code = tree.map(|tree| user_code::arrange(&tree, &catalogue.code));
+            let line = user_code.and_then(|code| headline(&code, &catalogue, metric_of, style.width));
             text::print(&view, &catalogue, metric, line.as_deref(), style, out)
         }
         Format::Json if args.flat => json::print(&view, &catalogue, metric, options, Form::Flat, out),
@@ -471,39 +454,25 @@ fn show(args: &ViewArgs, kind: ViewKind, style: Style, out: &mut impl Write) -> 
     .map_err(Error::output)
 }
 
-/// The view as far as a database has it ready, if that is all that is shown.
-fn stored_view(
-    args: &ViewArgs,
-    catalogue: &Catalogue,
-    kind: ViewKind,
-    (limits, metric): (Limits, MetricSelector<'_>),
-) -> Result<Option<View>> {
-    match kind {
-        ViewKind::TopDown if !stored::can_prune_by(metric, &catalogue.totals()?) => Ok(None),
-        ViewKind::TopDown => top_down::stored(catalogue, limits, metric, args.statistics).map(Some),
-        // Spreads are stored by context.
-        ViewKind::BottomUp | ViewKind::Flat if args.statistics => Ok(None),
-        ViewKind::BottomUp => bottom_up::stored(catalogue, limits, metric),
-        ViewKind::Flat => flat::stored(catalogue).map(Some),
-    }
-}
-
 /// The view of all contexts, and their folded tree.
 fn whole_view(
     args: &ViewArgs,
     catalogue: &Catalogue,
     kind: ViewKind,
     options: FoldOptions,
-    (depth, metric): (Option<usize>, MetricSelector<'_>),
+    (limits, metric): (Limits, MetricSelector<'_>),
 ) -> Result<(View, Tree)> {
-    let Folded { tree, of } = fold(&catalogue.contexts(options.projection)?, &catalogue.code, options);
+    let Folded { tree, of } = match options == FoldOptions::STORED && !args.statistics {
+        true => Folded { tree: catalogue.folded()?, of: Vec::new() },
+        false => fold(&catalogue.contexts(options.projection)?, &catalogue.code, options),
+    };
     if args.format == Format::Folded {
         let contexts = 0..tree.nodes.len() as u32;
         metric.check_stackable(contexts.map(|context| tree.exclusive.of(context)))?;
     }
     let (mut view, nodes) = match kind {
         ViewKind::TopDown => top_down::arrange(&tree),
-        ViewKind::BottomUp => bottom_up::arrange(&tree, depth),
+        ViewKind::BottomUp => bottom_up::arrange(&tree, limits, metric),
         ViewKind::Flat => flat::arrange(&tree, &catalogue.code),
     };
     if args.statistics {

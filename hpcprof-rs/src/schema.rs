@@ -8,7 +8,7 @@ use crate::model::metrics::{IDLENESS, OVERHEAD, WORK};
 /// `PRAGMA application_id`: "HPCR".
 pub const APPLICATION_ID: i64 = 0x4850_4352;
 /// `PRAGMA user_version`.
-pub const VERSION: i64 = 11;
+pub const VERSION: i64 = 12;
 /// The catalogue within a database directory.
 pub const FILE_NAME: &str = "database.sqlite";
 /// Folder of what is known of each run, as Parquet.
@@ -91,7 +91,6 @@ CREATE TABLE value(
     inclusive INTEGER NOT NULL, exclusive INTEGER NOT NULL, threads INTEGER,
     least INTEGER, most INTEGER, sigma REAL, error REAL,
     PRIMARY KEY(context, metric)) WITHOUT ROWID;
-CREATE TABLE summary(view TEXT PRIMARY KEY, tree TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE total(metric INTEGER PRIMARY KEY REFERENCES metric, value INTEGER NOT NULL);
 CREATE TABLE projection(name TEXT PRIMARY KEY, contexts INTEGER NOT NULL, same_as TEXT) WITHOUT ROWID;
 CREATE TABLE data_file(path TEXT PRIMARY KEY, bytes INTEGER NOT NULL, crc32 INTEGER NOT NULL) WITHOUT ROWID;

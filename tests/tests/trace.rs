@@ -133,7 +133,7 @@ fn the_critical_path_leads_from_thread_to_thread() {
 #[test]
 fn a_reduced_trace_leaves_out_what_is_beside_the_path() {
     let _cores = exclusive_cores();
-    let spec = Spec::new("trace-on-path", c_program("chain")).rate(1000).trace("4M");
+    let spec = Spec::new("trace-slack", c_program("chain")).rate(1000).trace("4M");
     let threads = |database: &Path, more: &[&str]| {
         let file = database.join("trace.pftrace");
         let mut tool = tool("hpcprof-rs");
@@ -153,10 +153,11 @@ fn a_reduced_trace_leaves_out_what_is_beside_the_path() {
     let run = spec.critical_path("").succeed();
     let database = run.database();
     let (all, whole) = threads(&database.path, &[]).expect("an export");
-    let (near, reduced) = threads(&database.path, &["--on-path"]).expect("an export");
+    let (near, reduced) = threads(&database.path, &["--slack", "0"]).expect("an export");
     assert_eq!((all, near), (4, 3));
     assert!(reduced < whole, "{reduced} of {whole} bytes");
-    let without = Spec::new("trace-no-path", c_program("chain")).rate(1000).trace("4M").succeed();
-    let error = threads(&without.database().path, &["--on-path"]).expect_err("no path");
+    assert_eq!(threads(&database.path, &["--slack", "100"]).expect("an export").0, all);
+    let without = Spec::new("trace-no-slack", c_program("chain")).rate(1000).trace("4M").succeed();
+    let error = threads(&without.database().path, &["--slack", "0"]).expect_err("no path");
     assert!(error.contains("hpcrun-rs --trace --critical-path"), "{error}");
 }

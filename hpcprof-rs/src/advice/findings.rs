@@ -409,7 +409,7 @@ pub fn mostly(catalogue: &Catalogue, metric: &str) -> Option<(i64, i64, String)>
     let metric = catalogue.metrics.iter().position(|m| m.name == metric)?;
     let total = *catalogue.totals().ok()?.get(metric).filter(|total| **total > 0)?;
     let limits = Limits { depth: None, threshold: Some(LEAST_PART) };
-    let view = top_down::stored(catalogue, limits, MetricSelector::Metric(metric), false).ok()?;
+    let view = top_down::read(catalogue, limits, MetricSelector::Metric(metric), false).ok()?;
     let code: &Code = &catalogue.code;
     let held = (0..).zip(&view.nodes).filter_map(|(id, node)| match node.label {
         Label::Procedure(p) | Label::Inlined(p) if code.procedure(p).origin == Origin::User => {

@@ -76,7 +76,7 @@ pub fn print(
 /// The contexts that advice is about, with how their work is spread over threads.
 pub fn stored_view(catalogue: &Catalogue) -> Result<View> {
     let limits = Limits { depth: None, threshold: Some(LEAST_READ) };
-    top_down::stored(catalogue, limits, MetricSelector::Effort, true)
+    top_down::read(catalogue, limits, MetricSelector::Effort, true)
 }
 
 /// Where code that a program has made while it ran has no names.

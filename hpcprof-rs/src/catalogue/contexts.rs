@@ -58,7 +58,7 @@ pub(super) fn read(files: &[DataFile], contexts: usize, names: &Names<'_>) -> Re
 }
 
 /// The index of the element with an id from 1.
-fn index(id: &i32, count: usize) -> Result<u32> {
+pub(super) fn index(id: &i32, count: usize) -> Result<u32> {
     let index = usize::try_from(id.wrapping_sub(1)).ok();
     let index = index.filter(|index| *index < count);
     let wrong = || ParquetError::General("a reference leads nowhere".to_owned());

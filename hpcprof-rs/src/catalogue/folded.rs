@@ -1,10 +1,16 @@
-//! Reads the folded tree, one level at a time: a view reads what it shows, whatever the tree's size.
+//! Reads the folded tree: one level at a time for what shows a part of it, whatever its size, or all of it.
 
 use crate::catalogue::Catalogue;
 use crate::catalogue::code::{self, SCOPE_COLUMNS};
-use crate::catalogue::sql::inconsistent;
+use crate::catalogue::column::Column;
+use crate::catalogue::contexts::index;
+use crate::catalogue::files::DataFile;
+use crate::catalogue::sql::{References, inconsistent, rows};
 use crate::error::Result;
-use crate::model::tree::TreeNode;
+use crate::model::tree::{Tree, TreeNode, Values};
+use crate::schema;
+use parquet::data_type::{Int32Type, Int64Type};
+use parquet::errors::Result as ParquetResult;
 use rusqlite::Result as SqlResult;
 
 #[derive(Clone, PartialEq, Debug)]
@@ -47,6 +53,63 @@ impl Catalogue {
                 callees.push(context);
             }
             Ok(callees)
+        })
+    }
+
+    /// All of it.
+    pub fn folded(&self) -> Result<Tree> {
+        let nodes = self.each_context(|node, _, _| node)?;
+        let own: Vec<u32> = (0..nodes.len() as u32).collect();
+        Ok(Tree { exclusive: self.folded_sums(&own, nodes.len())?, nodes })
+    }
+
+    /// The exclusive values of all of its contexts, added up in `sums` sums. `of` has the sum of each.
+    pub fn folded_sums(&self, of: &[u32], sums: usize) -> Result<Values> {
+        let mut values = Values::of_nodes(self.metrics.len(), sums);
+        let files = self.files(schema::CONTEXTS, schema::LOGICAL_FILE)?;
+        self.each_folded(&files, of.len(), self.metrics.len(), |context, metric, amount| {
+            values.add_one(of[context as usize], metric, amount);
+        })?;
+        match values.totals() == self.totals()? {
+            true => Ok(values),
+            false => Err(self.unreadable(schema::CONTEXTS, "the values do not add up to the totals")),
+        }
+    }
+
+    /// What `read` makes of each of its contexts, the last row below it, and its key.
+    pub fn each_context<T>(&self, mut read: impl FnMut(TreeNode, i64, i64) -> T) -> Result<Vec<T>> {
+        self.query(|connection| {
+            let scopes = code::read_scopes(connection, &self.code)?;
+            let of_scopes = References::to(&scopes);
+            let sql = "SELECT id, parent, scope, recursion, last, key FROM context ORDER BY id";
+            rows(connection, sql, 1, |row| {
+                let parent = References::before(row.get(0)?).optional(row.get(1)?)?;
+                let scope = of_scopes.index(row.get(2)?)?;
+                let node = TreeNode { parent, recursion: row.get(3)?, ..scopes[scope as usize] };
+                Ok(read(node, row.get(4)?, row.get(5)?))
+            })
+        })
+    }
+
+    /// Adds the exclusive values of some runs, of the first metrics: with each the context of the folded tree
+    /// that has it, by number, and the metric.
+    pub(super) fn each_folded(
+        &self,
+        files: &[DataFile],
+        contexts: usize,
+        metrics: usize,
+        mut add: impl FnMut(u32, usize, i64),
+    ) -> Result<()> {
+        self.each_group(schema::CONTEXTS, files, |group| {
+            let folded = Column::<Int32Type>::optional(group, "folded")?;
+            let numbers = folded.rows().map(|id| id.map(|id| index(id, contexts)).transpose());
+            let numbers: Vec<Option<u32>> = numbers.collect::<ParquetResult<_>>()?;
+            for (position, metric) in self.metrics.iter().enumerate().take(metrics) {
+                let amounts = Column::<Int64Type>::required(group, &metric.name)?;
+                let known = numbers.iter().zip(&amounts.values).filter(|(_, amount)| **amount != 0);
+                known.for_each(|(row, amount)| row.iter().for_each(|row| add(*row, position, *amount)));
+            }
+            Ok(())
         })
     }
 

@@ -1,46 +1,25 @@
 //! Reads contexts of the folded tree by their keys, so that databases can be compared.
 
 use crate::catalogue::Catalogue;
-use crate::catalogue::code;
-use crate::catalogue::column::Column;
 use crate::catalogue::files::DataFile;
-use crate::catalogue::sql::{References, inconsistent};
+use crate::catalogue::sql::inconsistent;
 use crate::error::Result;
-use crate::model::hash::{FastMap, FastSet};
 use crate::model::metrics::FIXED;
-use crate::model::tree::{Label, add_all};
+use crate::model::tree::add_all;
 use crate::schema;
-use parquet::data_type::{Int32Type, Int64Type};
-use parquet::errors::Result as ParquetResult;
-use parquet::file::reader::RowGroupReader;
 use std::collections::BTreeMap;
 
 /// The contexts of a key: first and last rows, in order. Those that lie in others of the key are left out.
 pub type Ranges = Vec<(i64, i64)>;
 
 /// Adds a context behind others, unless it lies in the last one.
-pub(super) fn add_range(ranges: &mut Ranges, context: (i64, i64)) {
+pub fn add_range(ranges: &mut Ranges, context: (i64, i64)) {
     if ranges.last().is_none_or(|(_, before)| context.0 > *before) {
         ranges.push(context);
     }
 }
 
 impl Catalogue {
-    pub fn ranges_of(&self, keys: &FastSet<i64>) -> Result<FastMap<i64, Ranges>> {
-        self.query(|connection| {
-            let mut found: FastMap<i64, Ranges> = FastMap::default();
-            let mut query = connection.prepare("SELECT id, last, key FROM context ORDER BY id")?;
-            let mut rows = query.query([])?;
-            while let Some(row) = rows.next()? {
-                let key = row.get(2)?;
-                if keys.contains(&key) {
-                    add_range(found.entry(key).or_default(), (row.get(0)?, row.get(1)?));
-                }
-            }
-            Ok(found)
-        })
-    }
-
     /// The values of contexts with those of all contexts below them.
     pub fn inclusive_in(&self, ranges: &Ranges) -> Result<Vec<i64>> {
         self.query(|connection| {
@@ -55,23 +34,6 @@ impl Catalogue {
                 }
             }
             Ok(sum)
-        })
-    }
-
-    /// What each context of the folded tree is, or for a loop what is around it.
-    pub fn labels(&self) -> Result<Vec<Label>> {
-        self.query(|connection| {
-            let scopes = code::read_scopes(connection, &self.code)?;
-            let mut query = connection.prepare("SELECT scope, parent FROM context ORDER BY id")?;
-            let mut rows = query.query([])?;
-            let mut labels: Vec<Label> = Vec::new();
-            while let Some(row) = rows.next()? {
-                let own = scopes[References::to(&scopes).index(row.get(0)?)? as usize].label;
-                let above = References::to(&labels).optional(row.get(1)?)?;
-                let outer = above.filter(|_| own.is_loop()).map(|p| labels[p as usize]);
-                labels.push(outer.unwrap_or(own));
-            }
-            Ok(labels)
         })
     }
 
@@ -94,7 +56,10 @@ impl Catalogue {
         let sums = files.values().map(|files| {
             // By row of the folded tree what lies before and in it.
             let mut before = vec![[0; FIXED.len()]; contexts + 1];
-            self.each_group(schema::CONTEXTS, files, |group| add_rows(group, &mut before))?;
+            self.each_folded(files, contexts, FIXED.len(), |row, metric, amount| {
+                let slot: &mut i64 = &mut before[row as usize + 1][metric];
+                *slot = slot.saturating_add(amount);
+            })?;
             for row in 1..=contexts {
                 let above = before[row - 1];
                 add_all(&mut before[row], &above);
@@ -114,19 +79,4 @@ impl Catalogue {
         });
         sums.collect()
     }
-}
-
-/// Adds the values of some contexts to those of the contexts that they are folded into.
-fn add_rows(group: &dyn RowGroupReader, sums: &mut [[i64; FIXED.len()]]) -> ParquetResult<()> {
-    let folded = Column::<Int32Type>::optional(group, "folded")?;
-    for (metric, name) in FIXED.iter().enumerate() {
-        let amounts = Column::<Int64Type>::required(group, name)?;
-        for (row, amount) in folded.rows().zip(&amounts.values) {
-            let row = row.and_then(|row| usize::try_from(*row).ok());
-            if let Some(sum) = row.and_then(|row| sums.get_mut(row)) {
-                sum[metric] = sum[metric].saturating_add(*amount);
-            }
-        }
-    }
-    Ok(())
 }

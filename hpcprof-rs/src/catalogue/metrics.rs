@@ -60,6 +60,11 @@ impl<'a> MetricSelector<'a> {
         }
     }
 
+    /// Whether it is an amount that is kept: it adds up, and no part of it is negative.
+    pub fn is_amount(self) -> bool {
+        self.derived().is_none_or(|expression| expression.variable().is_some())
+    }
+
     pub fn adds_up(self) -> bool {
         self.derived().is_none_or(Expression::adds_up)
     }

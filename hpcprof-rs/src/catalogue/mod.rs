@@ -16,7 +16,6 @@ pub mod keyed;
 pub mod metrics;
 pub mod spreads;
 mod sql;
-mod summaries;
 mod thread_values;
 pub mod threads;
 pub mod trace;
@@ -25,6 +24,7 @@ use crate::catalogue::metrics::{EFFORT, FIXED};
 use crate::error::{Error, Result};
 use crate::metrics::expression::{Expression, Fault, Problem, Variable};
 use crate::metrics::unit::Unit;
+use crate::model::advice::Advice;
 use crate::model::code::Code;
 use crate::model::errors::Errors;
 use crate::model::hash::FastMap;
@@ -163,6 +163,13 @@ impl Catalogue {
             Err(problem) => problem.to_string(),
         };
         Err(self.unreadable(schema::CONTEXTS, &problem))
+    }
+
+    pub fn advice(&self) -> Result<Advice> {
+        self.query(|connection| {
+            let json: String = connection.query_row("SELECT json FROM advice", [], |row| row.get(0))?;
+            serde_json::from_str(&json).map_err(|_| sql::inconsistent("advice.json"))
+        })
     }
 
     /// How many samples values stand for.

@@ -12,7 +12,7 @@ pub(super) fn rows<T>(
     connection: &Connection,
     sql: &str,
     first: i64,
-    read: impl Fn(&Row<'_>) -> Result<T>,
+    mut read: impl FnMut(&Row<'_>) -> Result<T>,
 ) -> Result<Vec<T>> {
     let mut query = connection.prepare(sql)?;
     let mut rows = query.query([])?;
@@ -37,6 +37,11 @@ impl References {
     /// To a table whose ids count from 1.
     pub(super) fn to<T>(table: &[T]) -> References {
         References { first: 1, count: table.len() }
+    }
+
+    /// To the rows before one.
+    pub(super) fn before(id: i64) -> References {
+        References { first: 1, count: id as usize - 1 }
     }
 
     /// The index of the row with an id.

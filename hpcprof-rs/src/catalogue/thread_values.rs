@@ -4,6 +4,7 @@
 
 use crate::catalogue::Catalogue;
 use crate::catalogue::column::{Column, row_count};
+use crate::catalogue::keyed::Ranges;
 use crate::error::Result;
 use crate::model::metrics::Metric;
 use crate::schema;
@@ -13,9 +14,6 @@ use parquet::file::reader::RowGroupReader;
 use std::collections::BTreeMap;
 
 const BATCH: usize = 1 << 16;
-
-/// Contexts of the folded tree: ranges of ids with their ends, in order, none within another one.
-pub(super) type Ranges = [(i64, i64)];
 
 pub(super) struct ThreadValue {
     /// The thread's position.

@@ -16,9 +16,9 @@ use crate::error::{Error, Result};
 use crate::exports::stacks::Stacks;
 use crate::render::numbers::percentage;
 use crate::timeline::Timeline;
+use crate::timeline::slack::Near;
 use crate::views::fold::FoldOptions;
 use clap::{Args, ValueEnum};
-use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::PathBuf;
 
@@ -66,9 +66,10 @@ pub struct Request {
     /// [default: flamegraph 0.1, folded 0]
     #[arg(long, value_name = "PERCENT", value_parser = percentage)]
     pub threshold: Option<f64>,
-    /// Reduce perfetto to the threads that the critical path leads through
-    #[arg(long)]
-    pub on_path: bool,
+    /// Reduce perfetto to what is on the critical path, or in a chain of work that is at most so many percent
+    /// shorter; threads beside it are left out
+    #[arg(long, value_name = "PERCENT", value_parser = percentage)]
+    pub slack: Option<f64>,
 }
 
 /// Writes a file; `out` is standard output.
@@ -84,7 +85,7 @@ pub fn export(catalogue: &Catalogue, request: &Request, out: &mut dyn Write) -> 
     let given = [
         ("--metric", request.metric.is_some() && is_whole, "folded or --format flamegraph"),
         ("--threshold", request.threshold.is_some() && is_whole, "folded or --format flamegraph"),
-        ("--on-path", request.on_path && !perfetto, "perfetto"),
+        ("--slack", request.slack.is_some() && !perfetto, "perfetto"),
     ];
     if let Some((option, _, formats)) = given.iter().find(|(_, is_wrong, _)| *is_wrong) {
         return Err(Error::Usage(format!(
@@ -97,16 +98,14 @@ pub fn export(catalogue: &Catalogue, request: &Request, out: &mut dyn Write) -> 
             return Err(Error::Usage(problem.to_owned()));
         }
         let (slices, edges) = (perfetto::slices(catalogue)?, catalogue.edges()?);
-        let path: BTreeSet<_> = Catalogue::stretches(&edges).into_iter().map(|(thread, ..)| thread).collect();
-        if request.on_path && path.is_empty() {
-            let problem =
-                "--on-path needs the critical path: measure with `hpcrun-rs --trace --critical-path`";
+        if request.slack.is_some() && edges.is_empty() {
+            let problem = "--slack needs the critical path: measure with `hpcrun-rs --trace --critical-path`";
             return Err(Error::Usage(problem.to_owned()));
         }
-        let is_shown = |thread| !request.on_path || path.contains(&thread);
+        let near = request.slack.map(|percent| Near::new(&slices, &edges, percent / 100.0));
         let mut timeline = Timeline::read(catalogue, request.fold)?;
         return target::write(&request.output, out, |out| {
-            perfetto::write(&mut timeline, (&slices, &edges), is_shown, out)
+            perfetto::write(&mut timeline, (&slices, &edges), near.as_ref(), out)
         });
     }
     let stacks = Stacks::read(

@@ -1,8 +1,8 @@
 //! Perfetto's format: a protocol buffer of packets. Each thread has a track of its call stacks, as slices in
 //! slices, and one of its states; a counter says how many threads work, and one for each logical track (main,
 //! parallel loops and regions, groups of threads) how many do there. Edges are flows between the tracks of
-//! states, and the critical path is a track of its own. Names are sent once. A reduced trace has tracks of
-//! threads on the critical path only.
+//! states, and the critical path is a track of its own. Names are sent once. A reduced trace has what is near
+//! the critical path, and counters at some moments only.
 //!
 //! Source of the field numbers: `protos/perfetto/trace` of github.com/google/perfetto.
 
@@ -12,6 +12,7 @@ use crate::error::{Error, Result};
 use crate::exports::stacks::clean;
 use crate::model::hash::NumberedSet;
 use crate::timeline::Timeline;
+use crate::timeline::slack::Near;
 use hpc_formats::trace::State;
 use prost::Message;
 use std::collections::BTreeMap;
@@ -113,21 +114,27 @@ const STATE_CLEARED: u32 = 1;
 const NEEDS_STATE: u32 = 2;
 /// The field of a trace that is a packet.
 const PACKET: u32 = 1;
+/// Moments at which a reduced trace has its counters.
+const MOMENTS: i64 = 1000;
 
 pub(super) fn write(
     timeline: &mut Timeline<'_>,
     (slices, edges): (&[Slice], &[Edge]),
-    is_shown: impl Fn((i64, u32)) -> bool,
+    near: Option<&Near>,
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let mut writer = Writer { out, bytes: Vec::new(), names: NumberedSet::default() };
     writer.packet(Packet { sequence_flags: Some(STATE_CLEARED), ..Packet::default() })?;
-    for own in slices.chunk_by(|a, b| a.owner == b.owner).filter(|own| is_shown(own[0].owner)) {
-        write_thread(timeline, own, &mut writer)?;
+    for own in slices.chunk_by(|a, b| a.owner == b.owner) {
+        match near.map(|near| own.iter().flat_map(|slice| near.parts(slice)).collect::<Vec<_>>()) {
+            Some(kept) if kept.is_empty() => {}
+            kept => write_thread(timeline, kept.as_deref().unwrap_or(own), &mut writer)?,
+        }
     }
-    write_counters(timeline, slices, &mut writer)?;
+    let end = slices.iter().map(Slice::end).max().unwrap_or(0);
+    write_counters(timeline, slices, near.map_or(1, |_| end / MOMENTS + 1), &mut writer)?;
     write_path(edges, &mut writer)?;
-    let between = edges.iter().filter(|e| !e.is_own() && is_shown(e.from.0) && is_shown(e.to.0));
+    let between = edges.iter().filter(|e| !e.is_own() && (near.is_none() || e.on_path.is_some()));
     for (number, edge) in (1..).zip(between) {
         for ((owner, time), flow_ids, ends) in
             [(edge.from, vec![number], vec![]), (edge.to, vec![], vec![number])]
@@ -228,14 +235,20 @@ fn write_thread(timeline: &Timeline<'_>, slices: &[Slice], out: &mut Writer<'_>)
     (0..open.len()).try_for_each(|_| out.event(at, uuid, END, None))
 }
 
-/// How many threads work, in all and on each logical track.
-fn write_counters(timeline: &mut Timeline<'_>, slices: &[Slice], out: &mut Writer<'_>) -> io::Result<()> {
+/// How many threads work, in all and on each logical track, at each multiple of `distance`.
+fn write_counters(
+    timeline: &mut Timeline<'_>,
+    slices: &[Slice],
+    distance: i64,
+    out: &mut Writer<'_>,
+) -> io::Result<()> {
     let mut changes: BTreeMap<(i64, usize), i64> = BTreeMap::new();
     for slice in slices {
         let Some(track) = timeline.track(slice) else { continue };
+        let [start, end] = [slice.start, slice.end()].map(|time| (time + distance - 1) / distance * distance);
         for counter in [0, track + 1] {
-            *changes.entry((slice.start, counter)).or_default() += 1;
-            *changes.entry((slice.end(), counter)).or_default() -= 1;
+            *changes.entry((start, counter)).or_default() += 1;
+            *changes.entry((end, counter)).or_default() -= 1;
         }
     }
     let names: Vec<String> = std::iter::once("n_working".to_owned()).chain(timeline.names()).collect();

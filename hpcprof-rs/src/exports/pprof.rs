@@ -1,11 +1,11 @@
 //! pprof's format: a gzip stream of the protocol buffer `perftools.profiles.Profile`. Encoded messages that
-//! follow each other are one message with the fields of all, so samples are encoded and dropped in portions,
+//! follow each other are one message with the fields of all, so samples are encoded and dropped one by one,
 //! and the tables of locations, functions and texts, which are as small as the program, come last.
 //!
 //! Source of the field numbers: `proto/profile.proto` of github.com/google/pprof.
 
 use crate::exports::CREATOR;
-use crate::exports::stacks::{Frame, Function, Stacks};
+use crate::exports::stacks::{Frame, Function, Stacks, clean};
 use crate::model::hash::NumberedSet;
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -17,8 +17,6 @@ use std::io::{self, Write};
 struct Profile {
     #[prost(message, repeated, tag = "1")]
     sample_type: Vec<ValueType>,
-    #[prost(message, repeated, tag = "2")]
-    sample: Vec<Sample>,
     #[prost(message, repeated, tag = "3")]
     mapping: Vec<Mapping>,
     #[prost(message, repeated, tag = "4")]
@@ -103,25 +101,21 @@ struct FunctionRow {
     start_line: i64,
 }
 
-/// Samples that are encoded together.
-const PORTION: usize = 1024;
+/// The field of a profile that has its samples.
+const SAMPLE: u32 = 2;
 
 pub(super) fn write(stacks: &Stacks<'_>, out: &mut dyn Write) -> io::Result<()> {
     let mut out = GzEncoder::new(out, Compression::default());
     let mut frames: NumberedSet<Frame> = NumberedSet::default();
-    let mut portion = Profile::default();
+    let mut bytes = Vec::new();
     for context in stacks.contexts().filter(|c| stacks.has_own(*c)) {
         let location = |frame| frames.insert_full(frame).0 as u64 + 1;
-        portion.sample.push(Sample {
-            location_id: stacks.frames(context).map(location).collect(),
-            value: stacks.own(context).to_vec(),
-        });
-        if portion.sample.len() == PORTION {
-            out.write_all(&portion.encode_to_vec())?;
-            portion.sample.clear();
-        }
+        let location_id = stacks.frames(context).map(location).collect();
+        let sample = Sample { location_id, value: stacks.own(context).to_vec() };
+        prost::encoding::message::encode(SAMPLE, &sample, &mut bytes);
+        out.write_all(&bytes)?;
+        bytes.clear();
     }
-    out.write_all(&portion.encode_to_vec())?;
     out.write_all(&tables(stacks, &frames).encode_to_vec())?;
     out.finish()?;
     Ok(())
@@ -134,7 +128,7 @@ fn tables(stacks: &Stacks<'_>, frames: &NumberedSet<Frame>) -> Profile {
     text(String::new());
     let mut modules: NumberedSet<String> = NumberedSet::default();
     // pprof takes the first module for the program.
-    modules.extend(stacks.executable());
+    modules.extend(stacks.statistics().executables.first().map(|path| clean(path)));
     let mut functions: NumberedSet<Function> = NumberedSet::default();
     let location = (1..).zip(frames).map(|(id, frame)| {
         let module = stacks.module(frame.function.label);
@@ -186,13 +180,12 @@ fn tables(stacks: &Stacks<'_>, frames: &NumberedSet<Frame>) -> Profile {
     Profile {
         default_sample_type: sample_type.first().map_or(0, |work| work.r#type),
         sample_type,
-        sample: Vec::new(),
         mapping,
         location,
         function,
-        duration_nanos: stacks.wall_ns(),
+        duration_nanos: stacks.statistics().wall_ns,
         period_type: Some(ValueType { r#type: text("cpu".to_owned()), unit: text("nanoseconds".to_owned()) }),
-        period: stacks.period_ns(),
+        period: stacks.statistics().period_ns,
         comment: vec![text(CREATOR.to_owned()), text(stacks.program())],
         string_table: texts.into_iter().collect(),
     }

@@ -6,6 +6,7 @@
 use crate::catalogue::{Catalogue, REBUILD};
 use crate::error::{Error, Result, one_line};
 use crate::model::metrics::first_square;
+use crate::model::statistics::Statistics;
 use crate::model::tree::{self, Label, SourceLocation, Tree, Values};
 use crate::render::names;
 use crate::views::fold::{FoldOptions, fold};
@@ -197,18 +198,8 @@ impl<'a> Stacks<'a> {
         clean(&self.catalogue.statistics.program)
     }
 
-    /// Path of the first process's executable.
-    pub fn executable(&self) -> Option<String> {
-        let first = self.catalogue.statistics.executables.first();
-        first.map(|path| clean(path))
-    }
-
-    pub fn wall_ns(&self) -> i64 {
-        self.catalogue.statistics.wall_ns
-    }
-
-    pub fn period_ns(&self) -> i64 {
-        self.catalogue.statistics.period_ns
+    pub fn statistics(&self) -> &Statistics {
+        &self.catalogue.statistics
     }
 }
 

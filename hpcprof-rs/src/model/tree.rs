@@ -4,9 +4,8 @@
 use crate::model::code::{Code, ParallelLoop, Procedure};
 use crate::model::symbols::Kind;
 use hpc_formats::structure::Origin;
-use serde::{Deserialize, Serialize};
 
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct SourceLocation {
     /// Index of the file.
     pub file: u32,
@@ -15,7 +14,7 @@ pub struct SourceLocation {
 }
 
 /// Where a context is called from.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Call {
     Unknown,
     /// The same everywhere.
@@ -43,7 +42,7 @@ impl Call {
 }
 
 /// What a context or a node of a view stands for.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Label {
     /// A procedure, by index.
     Procedure(u32),
@@ -145,7 +144,7 @@ impl Label {
 }
 
 /// A context, or a node of a view.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Debug)]
 pub struct TreeNode {
     /// What is above it: the calling or enclosing context.
     pub parent: Option<u32>,
@@ -177,7 +176,7 @@ impl TreeNode {
 }
 
 /// The values of all metrics for each node of a tree.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default)]
 pub struct Values {
     metrics: usize,
     all: Vec<i64>,
@@ -275,7 +274,7 @@ pub fn add_all(to: &mut [i64], values: &[i64]) {
     }
 }
 
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default)]
 pub struct Tree {
     /// Contexts, parents first.
     pub nodes: Vec<TreeNode>,
@@ -296,25 +295,5 @@ impl Tree {
 
     pub fn inclusive(&self) -> Values {
         self.exclusive.inclusive(self.nodes.iter().map(|n| n.parent))
-    }
-
-    /// Whether all that it refers to is there: a tree that was read may be of any make.
-    pub fn is_sound(&self, code: &Code, metrics: usize) -> bool {
-        let is_sound = |(id, node): (usize, &TreeNode)| {
-            let (index, count) = match node.label {
-                Label::Procedure(p) | Label::Inlined(p) => (p, code.procedures.len()),
-                Label::Loop(r) | Label::Partial(r) => (r, code.regions.len()),
-                Label::ParallelLoop(l) => (l, code.loops.len()),
-                Label::Line(at) => (at.file, code.files.len()),
-                Label::Module(_) | Label::File(_) => return false,
-                Label::Pruned(_) => (0, 1),
-            };
-            (index as usize) < count
-                && node.parent.is_none_or(|parent| (parent as usize) < id)
-                && node.call.location().is_none_or(|at| (at.file as usize) < code.files.len())
-                && node.parallel_loop.is_none_or(|l| (l as usize) < code.loops.len())
-        };
-        (self.exclusive.metrics, self.exclusive.all.len()) == (metrics, metrics * self.nodes.len())
-            && self.nodes.iter().enumerate().all(is_sound)
     }
 }

@@ -75,7 +75,7 @@ fn about((catalogue, stacks): (&Catalogue, &Stacks<'_>)) -> Value {
     json!({
         "name": catalogue.path.file_name().unwrap_or(catalogue.path.as_os_str()).to_string_lossy(),
         "program": stacks.program(),
-        "wall": stacks.wall_ns() as f64 * 1e-9,
+        "wall": catalogue.statistics.wall_ns as f64 * 1e-9,
         "cores": catalogue.statistics.cores,
     })
 }

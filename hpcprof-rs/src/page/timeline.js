@@ -148,14 +148,16 @@ function timeline(model, state, go) {
     detail.textContent = "";
     if (!lane) {
       const hidden = data.hidden_tracks ? ` · ${data.hidden_tracks} smaller tracks are not shown` : "";
-      const track = data.tracks[current];
+      const track = data.tracks[current], waiting = data.standing_by;
+      const asleep = waiting.threads
+        ? ` · ${waiting.threads} of them stand by (${waiting.work.toFixed(3)} s of work): not drawn` : "";
       const more = unfolded >= 0 && data.threads > data.of_threads.length
         ? ` · threads: the ${data.of_threads.length} with the most work` : "";
       const flows = unfolded >= 0 && data.flows.all > data.flows.shown.length
         ? ` · flows: ${data.flows.shown.length} of ${data.flows.all}` : "";
       detail.append(element("strong", {}, track ? track.name : "no work"),
         track ? `: ${track.work.toFixed(3)} s of work` : "",
-        ` · ${data.threads} threads in ${data.span.toFixed(3)} s${hidden}${more}${flows}`);
+        ` · ${data.threads} threads in ${data.span.toFixed(3)} s${asleep}${hidden}${more}${flows}`);
       return;
     }
     const time = `${(bin * data.bin).toFixed(4)} s`;

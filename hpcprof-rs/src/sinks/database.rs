@@ -9,7 +9,7 @@ use crate::model::experiment::Experiment;
 use crate::model::keys;
 use crate::model::metrics::per_unit;
 use crate::model::statistics::{Statistics, signed};
-use crate::model::tree::{self, Call, Label, SourceLocation, Tree, TreeNode, Values};
+use crate::model::tree::{self, Call, Label, SourceLocation, TreeNode, Values};
 use crate::model::warnings::Warnings;
 use crate::passes::merge::values::Spreads;
 use crate::schema;
@@ -57,32 +57,15 @@ impl<'a> Catalogue<'a> {
             .map_err(|e| failed(self.directory, &e))
     }
 
-    /// Writes parallel loops, views with their names, and what is known of the files beside it, which are
-    /// written.
-    pub fn end(
-        self,
-        loops: &[ParallelLoop],
-        summaries: &[(&'static str, Tree)],
-        files: &[DataFile],
-    ) -> Result<()> {
+    /// Writes parallel loops, and what is known of the files beside it, which are written.
+    pub fn end(self, loops: &[ParallelLoop], files: &[DataFile]) -> Result<()> {
         let directory = self.directory;
-        let ended = self.end_file(loops, summaries, files);
-        ended.map_err(|e| failed(directory, &e))
+        self.end_file(loops, files).map_err(|e| failed(directory, &e))
     }
 
-    fn end_file(
-        self,
-        loops: &[ParallelLoop],
-        summaries: &[(&'static str, Tree)],
-        files: &[DataFile],
-    ) -> rusqlite::Result<()> {
+    fn end_file(self, loops: &[ParallelLoop], files: &[DataFile]) -> rusqlite::Result<()> {
         let connection = &self.connection;
         write_loops(connection, loops)?;
-        insert(connection, "summary", summaries, |rows, _, (view, tree)| {
-            let json = serde_json::to_string(tree);
-            let json = json.map_err(|e| rusqlite::Error::ToSqlConversionFailure(e.into()))?;
-            rows.add(params![view, json])
-        })?;
         insert(connection, "data_file", files, |rows, _, file| {
             rows.add(params![file.path, signed(file.bytes), file.crc32])
         })?;

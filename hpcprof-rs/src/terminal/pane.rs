@@ -1,16 +1,19 @@
 //! A tree on the screen: which nodes are open, which rows that makes, and where the cursor is. Nodes below a
 //! closed one make no row, so a tree of a million contexts has as many rows as the user has opened.
 
+use crate::catalogue::metrics::MetricSelector;
 use crate::catalogue::{Catalogue, Projection};
 use crate::error::Result;
 use crate::model::hash::FastSet;
 use crate::render::names;
 use crate::views::fold::{FoldOptions, fold};
+use crate::views::prune::Limits;
 use crate::views::view::{View, ViewKind};
 use crate::views::{bottom_up, flat, top_down};
 
-/// Larger trees show as many levels of callers as a database stores.
+/// Larger trees show so many levels of callers.
 const MANY_CONTEXTS: usize = 100_000;
+const LEVELS: usize = 6;
 /// Columns of the lines that lead to a row.
 const GUIDES: usize = 16;
 
@@ -27,11 +30,15 @@ pub struct Pane {
 impl Pane {
     pub fn new(catalogue: &Catalogue, kind: ViewKind, projection: Projection) -> Result<Pane> {
         let options = FoldOptions { projection, ..FoldOptions::STORED };
-        let tree = fold(&catalogue.contexts(projection)?, &catalogue.code, options).tree;
-        let depth = (tree.nodes.len() > MANY_CONTEXTS).then_some(bottom_up::STORED_DEPTH);
+        let tree = match projection {
+            Projection::Logical => catalogue.folded()?,
+            Projection::Physical => fold(&catalogue.contexts(projection)?, &catalogue.code, options).tree,
+        };
+        let depth = (tree.nodes.len() > MANY_CONTEXTS).then_some(LEVELS);
+        let limits = Limits { depth, threshold: None };
         let (view, _) = match kind {
             ViewKind::TopDown => top_down::arrange(&tree),
-            ViewKind::BottomUp => bottom_up::arrange(&tree, depth),
+            ViewKind::BottomUp => bottom_up::arrange(&tree, limits, MetricSelector::Effort),
             ViewKind::Flat => flat::arrange(&tree, &catalogue.code),
         };
         Ok(Pane { view, open: FastSet::default(), zoom: Vec::new(), rows: Vec::new(), cursor: 0 })

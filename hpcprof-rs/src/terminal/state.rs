@@ -31,7 +31,7 @@ p           paths of the program, or of the machine
 s           source of the row, with what its lines cost
 t           what each thread did in this row's procedure
 Esc         from a text back to the tree
-q           leave
+q           leave; Ctrl-Z stops it until `fg`
 
 work + idleness + overhead = effort. Idleness is what other cores lost while
 this ran; overhead is the part of the work that serves parallelism alone.

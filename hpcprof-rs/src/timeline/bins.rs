@@ -5,7 +5,9 @@
 use crate::catalogue::Catalogue;
 use crate::catalogue::trace::{Edge, Slice};
 use crate::error::Result;
+use crate::model::tree::add_all;
 use crate::timeline::Timeline;
+use crate::timeline::slack::Near;
 use crate::views::fold::FoldOptions;
 use hpc_formats::trace::State;
 use serde::Deserialize;
@@ -18,6 +20,9 @@ const TRACKS: usize = 40;
 const THREADS: usize = 64;
 /// Flows between the threads that are shown, those of the path first.
 const FLOWS: usize = 2000;
+/// A thread stands by if it works for less than this part of its time, and waits for the rest, as helpers of
+/// libraries do. The first thread of a process does not.
+const STANDING_BY: i64 = 100;
 /// The states by index; the last one is that nothing is known.
 const STATES: [&str; 5] = ["works", "waits", "idle", "spins", "unseen"];
 
@@ -45,6 +50,16 @@ struct Own {
     tracks: Vec<i64>,
 }
 
+/// What there is of all threads.
+struct All {
+    /// Without the waiting of those that stand by.
+    states: [Row; STATES.len()],
+    /// Those with the most work, each with it.
+    threads: Vec<(i64, Value)>,
+    /// How many stand by, and what they work.
+    standing_by: (u32, i64),
+}
+
 /// The timeline of a database as JSON; `None` without a trace. Counts of threads are in hundredths.
 pub fn binned(catalogue: &Catalogue, options: FoldOptions) -> Result<Option<Value>> {
     let (mut end, mut count) = (0, 0);
@@ -58,17 +73,16 @@ pub fn binned(catalogue: &Catalogue, options: FoldOptions) -> Result<Option<Valu
     }
     let mut timeline = Timeline::read(catalogue, options)?;
     let edges = catalogue.edges()?;
-    let mut path = Path::new(&edges);
+    let mut path = Path { near: Near::path(&edges), bins: BTreeMap::new() };
     let width = (end + BINS - 1) / BINS;
     let bins = ((end + width - 1) / width) as usize;
     let empty = || vec![0; bins];
-    let mut states = STATES.map(|_| empty());
+    let mut all = All { states: STATES.map(|_| empty()), threads: Vec::new(), standing_by: (0, 0) };
     let mut tracks: Vec<Row> = Vec::new();
-    let mut threads: Vec<(i64, Value)> = Vec::new();
     let mut own: Option<Own> = None;
     catalogue.each_slice(|slice| {
         if own.as_ref().is_none_or(|own| own.owner != slice.owner) {
-            keep(own.take(), &mut threads);
+            all.keep(own.take());
             let name = timeline.thread(&slice).map_or("", |thread| thread.name.as_str());
             let name = format!("{name} {}.{}", slice.owner.0, slice.owner.1);
             own = Some(Own { owner: slice.owner, name, states: STATES.map(|_| empty()), tracks: Vec::new() });
@@ -83,14 +97,14 @@ pub fn binned(catalogue: &Catalogue, options: FoldOptions) -> Result<Option<Valu
         path.add(&slice, track, width);
         let state = index(slice.state);
         for (bin, time) in spread(&slice, width) {
-            states[state][bin] += time;
             own.states[state][bin] += time;
             if let Some(track) = track {
                 tracks[track][bin] += time;
             }
         }
     })?;
-    keep(own, &mut threads);
+    all.keep(own);
+    let All { states, threads, standing_by: (standing_by, their_work) } = all;
     let hundredths = |row: &Row| row.iter().map(|time| time * 100 / width).collect::<Vec<i64>>();
     let states: serde_json::Map<String, Value> =
         STATES.iter().zip(&states).map(|(name, row)| ((*name).to_owned(), json!(hundredths(row)))).collect();
@@ -109,6 +123,7 @@ pub fn binned(catalogue: &Catalogue, options: FoldOptions) -> Result<Option<Valu
         "states": states,
         "tracks": tracks.collect::<Vec<_>>(),
         "hidden_tracks": hidden,
+        "standing_by": { "threads": standing_by, "work": their_work as f64 * 1e-9 },
         "path": path.runs(bins),
         "flows": flows(&edges, &threads, width),
         "of_threads": threads.into_iter().map(|(_, thread)| thread).collect::<Vec<_>>(),
@@ -117,30 +132,15 @@ pub fn binned(catalogue: &Catalogue, options: FoldOptions) -> Result<Option<Valu
 
 /// The critical path: by bin its time by thread and track.
 struct Path {
-    /// From when to when, by thread and begin.
-    stretches: BTreeMap<Owner, Vec<(i64, i64)>>,
+    near: Near,
     bins: BTreeMap<(usize, Owner, Option<usize>), i64>,
 }
 
 impl Path {
-    fn new(edges: &[Edge]) -> Path {
-        let mut stretches: BTreeMap<Owner, Vec<(i64, i64)>> = BTreeMap::new();
-        for (owner, start, end) in Catalogue::stretches(edges) {
-            stretches.entry(owner).or_default().push((start, end));
-        }
-        Path { stretches, bins: BTreeMap::new() }
-    }
-
-    /// Adds what of a slice is on the path. Slices of a thread come in their order, and so do its stretches.
+    /// Adds what of a slice is on the path.
     fn add(&mut self, slice: &Slice, track: Option<usize>, width: i64) {
-        let Some(stretches) = self.stretches.get(&slice.owner) else { return };
-        let from = stretches.partition_point(|(_, end)| *end <= slice.start);
-        for (start, end) in stretches[from..].iter().take_while(|(start, _)| *start < slice.end()) {
-            let start = slice.start.max(*start);
-            let part = Slice { start, duration: slice.end().min(*end) - start, ..*slice };
-            for (bin, time) in spread(&part, width) {
-                *self.bins.entry((bin, slice.owner, track)).or_default() += time;
-            }
+        for (bin, time) in self.near.parts(slice).flat_map(|part| spread(&part, width)) {
+            *self.bins.entry((bin, slice.owner, track)).or_default() += time;
         }
     }
 
@@ -180,29 +180,39 @@ fn flows(edges: &[Edge], threads: &[(i64, Value)], width: i64) -> Value {
 }
 
 /// The parts of a slice by bin.
-fn spread(slice: &Slice, width: i64) -> impl Iterator<Item = (usize, i64)> {
+fn spread(slice: &Slice, width: i64) -> impl Iterator<Item = (usize, i64)> + use<> {
     let (start, end) = (slice.start, slice.end());
     let bins = start / width..=(end - 1).max(start) / width;
     bins.map(move |bin| (bin as usize, end.min((bin + 1) * width) - start.max(bin * width)))
         .filter(|(_, time)| *time > 0)
 }
 
-/// Keeps a thread, unless others have more work: in each bin the state that it is in for longest, as pairs of
-/// a state and a number of bins.
-fn keep(own: Option<Own>, threads: &mut Vec<(i64, Value)>) {
-    let Some(own) = own else { return };
-    let work: i64 = own.states[0].iter().sum();
-    let mut runs: Vec<[i64; 2]> = Vec::new();
-    for bin in 0..own.states[0].len() {
-        let state = (0..STATES.len()).max_by_key(|state| (own.states[*state][bin], Reverse(*state)));
-        let state = state.filter(|state| own.states[*state][bin] > 0).map_or(-1, |state| state as i64);
-        match runs.last_mut().filter(|run| run[0] == state) {
-            Some(run) => run[1] += 1,
-            None => runs.push([state, 1]),
+impl All {
+    /// Adds a thread, and keeps it unless others have more work: in each bin the state that it is in for
+    /// longest, as pairs of a state and a number of bins.
+    fn keep(&mut self, own: Option<Own>) {
+        let Some(own) = own else { return };
+        let sums = own.states.each_ref().map(|row| row.iter().sum::<i64>());
+        let [work, _, idle, spins, _] = sums;
+        let stands_by = own.owner.1 > 1 && idle + spins == 0 && work * STANDING_BY < sums.into_iter().sum();
+        if stands_by {
+            self.standing_by = (self.standing_by.0 + 1, self.standing_by.1 + work);
         }
+        let shown = if stands_by { 1 } else { STATES.len() };
+        self.states.iter_mut().zip(&own.states).take(shown).for_each(|(all, own)| add_all(all, own));
+        let mut runs: Vec<[i64; 2]> = Vec::new();
+        for bin in 0..own.states[0].len() {
+            let state = (0..STATES.len()).max_by_key(|state| (own.states[*state][bin], Reverse(*state)));
+            let state = state.filter(|state| own.states[*state][bin] > 0).map_or(-1, |state| state as i64);
+            match runs.last_mut().filter(|run| run[0] == state) {
+                Some(run) => run[1] += 1,
+                None => runs.push([state, 1]),
+            }
+        }
+        let track = (0..own.tracks.len()).max_by_key(|track| (own.tracks[*track], Reverse(*track)));
+        let thread = json!({ "id": own.owner, "name": own.name, "track": track, "runs": runs });
+        self.threads.push((work, thread));
+        self.threads.sort_by_key(|(work, _)| Reverse(*work));
+        self.threads.truncate(THREADS);
     }
-    let track = (0..own.tracks.len()).max_by_key(|track| (own.tracks[*track], Reverse(*track)));
-    threads.push((work, json!({ "id": own.owner, "name": own.name, "track": track, "runs": runs })));
-    threads.sort_by_key(|(work, _)| Reverse(*work));
-    threads.truncate(THREADS);
 }

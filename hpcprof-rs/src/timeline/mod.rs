@@ -3,9 +3,11 @@
 //! A slice of work belongs to the innermost parallel loop or region around its context, else to the phase of
 //! the program that it is in: what is called where the program's work divides. What is in neither belongs to
 //! the main threads, or to the threads of the same name but for its digits. So ten thousand threads are some
-//! tracks, each as wide as many threads work in it. [`bins`] has them over equal parts of time.
+//! tracks, each as wide as many threads work in it. [`bins`] has them over equal parts of time, [`slack`]
+//! says what lies near the critical path.
 
 pub mod bins;
+pub mod slack;
 
 use crate::catalogue::threads::Thread;
 use crate::catalogue::trace::Slice;

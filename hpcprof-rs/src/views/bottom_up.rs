@@ -3,52 +3,26 @@
 //! A root is a procedure with the exclusive cost of all its instances. Below it are its callers,
 //! each with the share of that cost that came through it, and no exclusive cost.
 
-use crate::catalogue::Catalogue;
 use crate::catalogue::metrics::MetricSelector;
-use crate::error::Result;
 use crate::model::hash::{FastMap, NumberedSet};
 use crate::model::tree::{Label, Tree, TreeNode, Values};
 use crate::views::prune::Limits;
-use crate::views::stored;
 use crate::views::view::{View, ViewKind};
 
-/// Levels that a database stores.
-pub const STORED_DEPTH: usize = 6;
-
-/// Arranges a tree of contexts; says of each context with values where its walk up ends. With a `depth`,
-/// callers further from their root are left out: their cost stays visible in the caller before them.
-pub fn arrange(tree: &Tree, depth: Option<usize>) -> (View, Vec<Option<u32>>) {
-    let (summary, ends) = summarise(tree, depth, |_| true);
-    (view_of(&summary, None), ends)
-}
-
-/// The view that a database stores, if it has all that is asked for.
-pub fn stored(catalogue: &Catalogue, limits: Limits, metric: MetricSelector<'_>) -> Result<Option<View>> {
-    let has_levels = limits.depth.is_some_and(|depth| depth <= STORED_DEPTH);
-    if !has_levels || !stored::has_all(limits, metric, &catalogue.totals()?) {
-        return Ok(None);
-    }
-    Ok(Some(view_of(&catalogue.summary(ViewKind::BottomUp.name())?, limits.depth)))
-}
-
-/// The view of nodes, those of one level after the other, up to a depth.
-fn view_of(tree: &Tree, depth: Option<usize>) -> View {
-    let inclusive = tree.inclusive();
-    let mut view = View::new(ViewKind::BottomUp, tree.exclusive.totals());
-    let mut levels: Vec<usize> = Vec::with_capacity(tree.nodes.len());
-    for (id, node) in (0..).zip(&tree.nodes) {
-        let level = node.parent.map_or(1, |parent| levels[parent as usize] + 1);
-        if depth.is_some_and(|depth| level > depth) {
-            break;
-        }
-        levels.push(level);
-        view.push(*node);
-        view.inclusive.add(id, inclusive.of(id));
-        if level == 1 {
-            view.exclusive.add(id, inclusive.of(id));
-        }
-    }
-    view
+/// Arranges a tree of contexts; says of each context with values where its walk up ends. Callers further from
+/// their root than the limits say are left out: their cost stays visible in the caller before them. So may be
+/// what has less of the metric.
+pub fn arrange(tree: &Tree, limits: Limits, metric: MetricSelector<'_>) -> (View, Vec<Option<u32>>) {
+    let totals = tree.exclusive.totals();
+    let metric = metric.or_effort(&totals);
+    let share = limits.threshold.filter(|_| metric.is_amount()).unwrap_or(0.0) / 100.0;
+    let size = |values: &[i64]| metric.value(values).map_or(0.0, f64::abs);
+    let least = size(&totals) * share;
+    let (summary, ends) = summarise(tree, limits.depth, |values| size(values) >= least);
+    let mut view = View::of(ViewKind::BottomUp, &summary);
+    view.exclusive = Values::of_nodes(totals.len(), view.nodes.len());
+    view.roots.iter().for_each(|root| view.exclusive.add(*root, view.inclusive.of(*root)));
+    (view, ends)
 }
 
 /// The walk from a context with values up to its callers.
@@ -74,11 +48,7 @@ const NONE: u32 = u32::MAX;
 
 /// The view, level by level; says of each context with values to which node its walk comes at last. What
 /// `keeps` does not keep by its values is counted, but left out with all that is below it.
-pub fn summarise(
-    tree: &Tree,
-    depth: Option<usize>,
-    keeps: impl Fn(&[i64]) -> bool,
-) -> (Tree, Vec<Option<u32>>) {
+fn summarise(tree: &Tree, depth: Option<usize>, keeps: impl Fn(&[i64]) -> bool) -> (Tree, Vec<Option<u32>>) {
     let metrics = tree.exclusive.metrics();
     let mut out = Tree::new(metrics);
     let mut numbers: NumberedSet<Label> = NumberedSet::default();

@@ -8,15 +8,16 @@
 
 use crate::catalogue::Catalogue;
 use crate::catalogue::folded::FoldedContext;
-use crate::catalogue::keyed::Ranges;
+use crate::catalogue::keyed::{Ranges, add_range};
 use crate::catalogue::metrics::{EFFORT, FIXED, effort};
 use crate::error::Result;
 use crate::model::code::Code;
-use crate::model::hash::{FastMap, FastSet, NumberedMap};
+use crate::model::hash::{FastMap, NumberedMap, NumberedSet};
 use crate::model::keys;
 use crate::model::tree::{Label, add_all};
-use crate::views::view::ViewKind;
+use hpcstruct_rs::parallel;
 use std::cmp::Reverse;
+use std::path::Path;
 
 /// The metrics that are compared.
 pub const METRICS: [&str; 4] = [FIXED[0], FIXED[1], FIXED[2], EFFORT];
@@ -73,6 +74,18 @@ pub struct Diff {
     pub procedures: Vec<Node>,
 }
 
+/// Procedures and parallel loops by the key of the name, with what they have without what they call.
+type Procedures = FastMap<i64, (Label, Vec<i64>)>;
+
+/// What a database has.
+struct Known {
+    procedures: Procedures,
+    /// Key and last row of each context.
+    contexts: Vec<(i64, i64)>,
+    /// By context the key of its name, or of a loop of what is around it.
+    names: Vec<i64>,
+}
+
 /// What one database says of a context or a procedure.
 #[derive(Clone, Copy, Default)]
 struct Measured {
@@ -87,15 +100,19 @@ struct Measured {
 pub fn diff(databases: [&Catalogue; 2], threshold: f64) -> Result<Diff> {
     let mut nodes: NumberedMap<i64, Node> = NumberedMap::default();
     let mut procedures: NumberedMap<i64, Node> = NumberedMap::default();
+    let [a, b] = databases.map(|catalogue| &catalogue.path);
+    let (a, b) = parallel::both(2, || known_of(a), || known_of(b));
+    let known = [a?, b?];
     for (side, catalogue) in databases.into_iter().enumerate() {
         let least = effort(&catalogue.totals()?) as f64 * threshold / 100.0;
         find((side, catalogue), least, &mut nodes)?;
-        find_procedures((side, catalogue), least, &mut procedures)?;
+        find_procedures((side, &known[side].procedures), least, &mut procedures);
     }
     let runs = databases.map(|catalogue| catalogue.statistics.runs.max(1));
     let mut measured = [Vec::new(), Vec::new()];
     for (side, catalogue) in databases.into_iter().enumerate() {
-        measured[side] = measure((side, catalogue), runs[side], (&mut nodes, &mut procedures))?;
+        measured[side] =
+            measure((side, catalogue), (runs[side], &known[side]), (&mut nodes, &mut procedures))?;
     }
     let own = |side: usize| own_parts(&nodes, &measured[side]);
     let is_single = runs.map(|runs| runs == 1);
@@ -170,47 +187,55 @@ fn name_key(label: Label, code: &Code) -> i64 {
     keys::of_name(name) as i64
 }
 
-/// The values of procedures and parallel loops without what they call, by the key of the name.
-fn procedures(catalogue: &Catalogue) -> Result<FastMap<i64, (Label, Vec<i64>)>> {
-    let places = catalogue.summary(ViewKind::Flat.name())?;
-    let mut roots: Vec<Label> = Vec::with_capacity(places.nodes.len());
-    let mut found: FastMap<i64, (Label, Vec<i64>)> = FastMap::default();
-    for (id, node) in (0..).zip(&places.nodes) {
-        roots.push(node.parent.map_or(node.label, |parent| roots[parent as usize]));
-        let root = roots[id as usize];
-        let none = || (root, vec![0; catalogue.metrics.len()]);
-        let (_, values) = found.entry(name_key(root, &catalogue.code)).or_insert_with(none);
-        add_all(values, places.exclusive.of(id));
+/// What a database says of its contexts and procedures.
+fn known_of(path: &Path) -> Result<Known> {
+    // A connection is of one thread.
+    let catalogue = &Catalogue::open(path)?;
+    let mut labels: NumberedSet<Label> = NumberedSet::default();
+    let mut of: Vec<u32> = Vec::new();
+    let contexts = catalogue.each_context(|node, last, key| {
+        of.push(match node.parent.filter(|_| node.label.is_loop()) {
+            Some(around) => of[around as usize],
+            None => labels.insert_full(node.label).0 as u32,
+        });
+        (key, last)
+    })?;
+    let sums = catalogue.folded_sums(&of, labels.len())?;
+    let names: Vec<i64> = labels.iter().map(|label| name_key(*label, &catalogue.code)).collect();
+    let mut procedures = Procedures::default();
+    for ((number, label), name) in (0..).zip(labels).zip(&names) {
+        let values = sums.of(number);
+        if values.iter().any(|value| *value != 0) {
+            add_all(&mut procedures.entry(*name).or_insert((label, vec![0; values.len()])).1, values);
+        }
     }
-    Ok(found)
+    Ok(Known { procedures, contexts, names: of.iter().map(|number| names[*number as usize]).collect() })
 }
 
 /// Adds the procedures of a database that have enough effort.
-fn find_procedures(
-    (side, catalogue): (usize, &Catalogue),
-    least: f64,
-    nodes: &mut NumberedMap<i64, Node>,
-) -> Result<()> {
-    let mut found: Vec<_> = procedures(catalogue)?.into_iter().collect();
+fn find_procedures((side, known): (usize, &Procedures), least: f64, nodes: &mut NumberedMap<i64, Node>) {
+    let mut found: Vec<_> = known.iter().collect();
     found.retain(|(_, (_, values))| effort(values) as f64 >= least);
-    found.sort_by_key(|(key, (_, values))| (Reverse(effort(values)), *key));
+    found.sort_by_key(|(key, (_, values))| (Reverse(effort(values)), **key));
     for (key, (label, _)) in found {
         let (is_in, compared) = ([false; 2], Compared::default());
-        let node = Node { key, parent: None, names: side, label, is_in, compared };
-        nodes.entry(key).or_insert(node);
+        let node = Node { key: *key, parent: None, names: side, label: *label, is_in, compared };
+        nodes.entry(*key).or_insert(node);
     }
-    Ok(())
 }
 
 /// What a database says of each context, each procedure, and of all contexts.
 fn measure(
     (side, catalogue): (usize, &Catalogue),
-    runs: usize,
+    (runs, known): (usize, &Known),
     (nodes, by_name): (&mut NumberedMap<i64, Node>, &mut NumberedMap<i64, Node>),
 ) -> Result<Vec<Measured>> {
-    let keys: FastSet<i64> = nodes.keys().copied().collect();
-    let mut found = catalogue.ranges_of(&keys)?;
-    let mut ranges: Vec<Ranges> = nodes.keys().map(|key| found.remove(key).unwrap_or_default()).collect();
+    let mut ranges = vec![Ranges::new(); nodes.len()];
+    for (row, (key, last)) in (1..).zip(&known.contexts) {
+        if let Some(at) = nodes.get_index_of(key) {
+            add_range(&mut ranges[at], (row, *last));
+        }
+    }
     for (node, ranges) in nodes.values_mut().zip(&ranges) {
         node.is_in[side] = !ranges.is_empty();
     }
@@ -231,9 +256,8 @@ fn measure(
     };
     let all = ranges.iter().map(|ranges| Ok(of(&catalogue.inclusive_in(ranges)?)));
     let mut all: Vec<Measured> = all.collect::<Result<_>>()?;
-    let known = procedures(catalogue)?;
     for (key, node) in by_name.iter_mut() {
-        let values = known.get(key).map(|(_, values)| values);
+        let values = known.procedures.get(key).map(|(_, values)| values);
         node.is_in[side] = values.is_some();
         all.push(values.map_or_else(|| of(&vec![0; totals.len()]), |values| of(values)));
     }
@@ -241,8 +265,8 @@ fn measure(
     if runs > 1 {
         let first = ranges.len();
         ranges.resize(first + by_name.len(), Ranges::new());
-        for (row, label) in (1..).zip(catalogue.labels()?) {
-            if let Some(at) = by_name.get_index_of(&name_key(label, &catalogue.code)) {
+        for (row, name) in (1..).zip(&known.names) {
+            if let Some(at) = by_name.get_index_of(name) {
                 ranges[first + at].push((row, row));
             }
         }

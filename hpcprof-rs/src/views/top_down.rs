@@ -15,7 +15,7 @@ pub fn arrange(tree: &Tree) -> (View, Vec<Option<u32>>) {
 
 /// Reads as much of the folded tree of a database as the limits leave: the same view as that of the whole
 /// tree, sorted and pruned. No part of what it is pruned by is negative.
-pub fn stored(
+pub fn read(
     catalogue: &Catalogue,
     limits: Limits,
     metric: MetricSelector<'_>,

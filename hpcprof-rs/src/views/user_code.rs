@@ -6,9 +6,6 @@ use crate::model::hash::FastMap;
 use crate::model::tree::{Label, Tree, TreeNode};
 use hpc_formats::structure::Origin;
 
-/// Name of what is stored.
-pub const NAME: &str = "user-code";
-
 /// Arranges a folded tree: a root is a procedure of the user's, and below it are the procedures that call it.
 /// A root has values of its own where none does. Cost outside of the user's code is left out.
 pub fn arrange(tree: &Tree, code: &Code) -> Tree {

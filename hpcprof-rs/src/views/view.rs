@@ -14,7 +14,7 @@ pub enum ViewKind {
 }
 
 impl ViewKind {
-    /// Its name, on the command line and in the database.
+    /// Its name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             ViewKind::TopDown => "top-down",
