@@ -1,4 +1,4 @@
-//! The reports in a terminal of 80 x 24, key by key. The terminal itself is not part of it.
+//! The reports in a terminal of 80 x 24, key by key, and the terminal itself, which signals leave as it was.
 
 use crate::support::program::full_run;
 use crate::support::*;
@@ -6,9 +6,22 @@ use hpcprof_rs::catalogue::Catalogue;
 use hpcprof_rs::error::Result;
 use hpcprof_rs::terminal::draw::draw;
 use hpcprof_rs::terminal::state::State;
+use nix::pty::openpty;
+use nix::sys::signal::{Signal, kill};
+use nix::sys::termios::{Termios, tcgetattr};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::Pid;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::KeyCode;
+use std::fs::File;
+use std::io::{BufReader, Read as _, Write as _};
+use std::os::fd::OwnedFd;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
 
 /// What commands print, which other tests look at.
 fn report(words: &[&str], width: usize) -> Result<String> {
@@ -139,4 +152,126 @@ fn without_a_terminal_there_is_a_remedy() {
     let output = command(&database, &["tui", "."]);
     assert_eq!(output.status.code(), Some(1));
     has(&String::from_utf8_lossy(&output.stderr), "tui needs a terminal");
+}
+
+const KEYS: &str = "? keys";
+const ALTERNATE_SCREEN: [&str; 2] = ["\x1b[?1049h", "\x1b[?1049l"];
+const CURSOR: [&str; 2] = ["\x1b[?25l", "\x1b[?25h"];
+
+/// The command in a terminal of its own.
+struct Viewer {
+    child: Child,
+    keyboard: File,
+    terminal: OwnedFd,
+    before: Termios,
+    bytes: Receiver<u8>,
+    /// What it has written since it was last asked for.
+    written: String,
+}
+
+impl Viewer {
+    fn start(database: &Path) -> Viewer {
+        let pty = openpty(None, None).expect("a terminal");
+        let before = tcgetattr(&pty.slave).expect("settings");
+        resize(&pty.slave, 80, 24);
+        let stream = || pty.slave.try_clone().expect("a stream");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_hpcprof-rs"));
+        command.arg("tui").arg(database).env("TERM", "xterm-256color");
+        command.stdin(stream()).stdout(stream()).stderr(stream());
+        let child = command.spawn().expect("the command starts");
+        let keyboard = File::from(pty.master);
+        let screen = BufReader::new(keyboard.try_clone().expect("a stream"));
+        let (sender, bytes) = channel();
+        std::thread::spawn(move || screen.bytes().map_while(|b| sender.send(b.ok()?).ok()).count());
+        let written = String::new();
+        let mut viewer = Viewer { child, keyboard, terminal: pty.slave, before, bytes, written };
+        viewer.sees(&[KEYS]);
+        assert!(!viewer.is_as_before(), "keys are read one by one");
+        viewer
+    }
+
+    /// Waits until it has written some texts in turn, and forgets what is before.
+    fn sees(&mut self, texts: &[&str]) {
+        for text in texts {
+            while !self.written.contains(text) {
+                let byte = self.bytes.recv_timeout(Duration::from_secs(60));
+                let byte = byte.unwrap_or_else(|_| panic!("{text:?} is not in {:?}", self.written));
+                self.written.push(char::from(byte));
+            }
+            let end = self.written.find(text).expect("it is there") + text.len();
+            self.written.drain(..end);
+        }
+    }
+
+    fn is_as_before(&self) -> bool {
+        tcgetattr(&self.terminal).expect("settings") == self.before
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(self.child.id() as i32), signal).expect("it is there");
+    }
+
+    fn ends(&mut self) -> ExitStatus {
+        let status = self.child.wait().expect("an end");
+        self.sees(&[ALTERNATE_SCREEN[1], CURSOR[1]]);
+        assert!(self.is_as_before());
+        status
+    }
+
+    fn stops_and_goes_on(&mut self) {
+        let state = waitpid(Pid::from_raw(self.child.id() as i32), Some(WaitPidFlag::WUNTRACED));
+        assert!(matches!(state, Ok(WaitStatus::Stopped(..))), "{state:?}");
+        self.sees(&[ALTERNATE_SCREEN[1], CURSOR[1]]);
+        assert!(self.is_as_before());
+        self.signal(Signal::SIGCONT);
+        self.sees(&[ALTERNATE_SCREEN[0], KEYS, CURSOR[0]]);
+        assert!(!self.is_as_before());
+    }
+}
+
+fn resize(terminal: &OwnedFd, columns: u32, rows: u32) {
+    let mut stty = Command::new("stty");
+    stty.args(["cols", &columns.to_string(), "rows", &rows.to_string()]);
+    let status = stty.stdin(terminal.try_clone().expect("a stream")).status();
+    assert!(status.expect("stty").success());
+}
+
+#[test]
+fn a_signal_leaves_the_terminal_as_it_was() {
+    let database = database(&full_run());
+    for signal in [Signal::SIGHUP, Signal::SIGINT, Signal::SIGTERM] {
+        let mut viewer = Viewer::start(&database);
+        viewer.signal(signal);
+        assert_eq!(viewer.ends().signal(), Some(signal as i32));
+    }
+}
+
+#[test]
+fn a_viewer_that_was_stopped_goes_on() {
+    let database = database(&full_run());
+    let mut viewer = Viewer::start(&database);
+    viewer.signal(Signal::SIGTSTP);
+    viewer.stops_and_goes_on();
+    viewer.keyboard.write_all(b"j\x1a").expect("Ctrl-Z");
+    viewer.stops_and_goes_on();
+    viewer.keyboard.write_all(b"q").expect("a key");
+    assert!(viewer.ends().success());
+}
+
+#[test]
+fn any_size_has_a_screen() {
+    let database = database(&full_run());
+    let mut viewer = Viewer::start(&database);
+    for turn in 0..40 {
+        let (columns, rows) = [(1, 1), (3, 40), (300, 2), (500, 100), (20, 5)][turn % 5];
+        resize(&viewer.terminal, columns, rows);
+        viewer.signal(Signal::SIGWINCH);
+        viewer.keyboard.write_all(&[b"jl?\x1bm2s1"[turn % 8]]).expect("a key");
+    }
+    // crossterm may keep a key that comes with a change of the size until the next one.
+    while viewer.child.try_wait().expect("a state").is_none() {
+        viewer.keyboard.write_all(b"q").expect("a key");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert!(viewer.ends().success());
 }
