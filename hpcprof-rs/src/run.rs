@@ -281,7 +281,7 @@ fn regions(args: &RegionsArgs, style: Style, out: &mut impl Write) -> Result<()>
         sizes: sizes.collect::<Result<_>>()?,
     };
     let (cores, wait) = (catalogue.statistics.cores, catalogue.statistics.wait_ns);
-    let assessed = overheads::assess(&regions, cores, &known)?;
+    let assessed = overheads::assess(&regions, cores, wait, &known)?;
     let whole = Whole::predict((&regions, &assessed), cores, wait, &known);
     let report = print::Report {
         assessed: &assessed,

@@ -79,7 +79,8 @@ pub struct Assessment {
     pub serial: i64,
     /// They add up to `area - serial`.
     pub overheads: Overheads,
-    /// Start-up by the calibration that is not in the region's waiting: then nobody worked at all.
+    /// Start-up by the calibration that is not in the region's waiting, as far as the run had time in which
+    /// nobody worked at all.
     pub start_up_beyond: i64,
     /// Executions, where they were counted or told.
     pub executions: Option<u64>,
@@ -106,8 +107,8 @@ pub struct Assessment {
 /// The states, in the order of the arrays above.
 pub const STATES: [State; 2] = [State::Awake, State::Asleep];
 
-/// Assesses all regions of a run on `cores`, in their order.
-pub fn assess(regions: &Regions, cores: u32, known: &Known) -> Result<Vec<Assessment>> {
+/// Assesses all regions of a run on `cores`, in which nobody worked for `wait` nanoseconds, in their order.
+pub fn assess(regions: &Regions, cores: u32, wait: i64, known: &Known) -> Result<Vec<Assessment>> {
     let mut executions: Vec<Option<u64>> = regions.all.iter().map(|r| r.executions).collect();
     for (name, count) in &known.executions {
         executions[regions.index_of("--executions", name)?] = Some(*count);
@@ -131,7 +132,15 @@ pub fn assess(regions: &Regions, cores: u32, known: &Known) -> Result<Vec<Assess
         sizes[index].push((*size, time));
     }
     let assessed = regions.all.iter().zip(executions).zip(sizes);
-    Ok(assessed.map(|((region, count), sizes)| region.assess(cores, count, sizes, known)).collect())
+    let mut assessed: Vec<Assessment> =
+        assessed.map(|((region, count), sizes)| region.assess(cores, count, sizes, known)).collect();
+    let beyond: i64 = assessed.iter().map(|found| found.start_up_beyond).sum();
+    let share = (wait.max(0) as f64 * f64::from(cores) / beyond.max(1) as f64).min(1.0);
+    for found in &mut assessed {
+        found.start_up_beyond = (found.start_up_beyond as f64 * share) as i64;
+        found.gain -= found.start_up_beyond / i64::from(cores.max(1));
+    }
+    Ok(assessed)
 }
 
 impl Regions {
@@ -187,7 +196,7 @@ impl Region {
         };
         let start_up_beyond = calibrated.zip(starting).map_or(0, |(all, in_it)| all - in_it);
         let fixed = self.serial.work.min(serial);
-        let gain = serial - (area + start_up_beyond) / i64::from(workers);
+        let gain = serial - area / i64::from(workers);
         let mean = executions.map(|count| (serial - fixed) as f64 / count.max(1) as f64);
         let verdict = match (mean, break_even) {
             (Some(mean), [Some(awake), _]) if mean < awake => Verdict::Serial,
@@ -244,6 +253,7 @@ mod tests {
     use start_up::calibration::{Construct, Place, Row};
 
     const MS: i64 = 1_000_000;
+    const WAIT: i64 = 20 * MS;
 
     fn region() -> Region {
         let sums = |work: i64, idleness: i64, synchronisation: i64, other: i64, lock_wait: i64| Sums {
@@ -293,7 +303,7 @@ mod tests {
 
     fn assessed(known: &Known) -> Assessment {
         let regions = Regions { all: vec![region()], outside: Sums::default() };
-        let mut all = assess(&regions, 2, known).expect("the name is known");
+        let mut all = assess(&regions, 2, WAIT, known).expect("the name is known");
         let one = all.pop().expect("one region");
         assert_eq!(one.overheads.total(), one.area - one.serial, "{one:?}");
         one
@@ -324,7 +334,7 @@ mod tests {
         let often = assessed(&known(100_000));
         assert_eq!(often.overheads.start_up, Some(200 * MS));
         assert_eq!(often.overheads.load_imbalance, 0);
-        assert_eq!(often.start_up_beyond, 800 * MS);
+        assert_eq!(often.start_up_beyond, 2 * WAIT, "the calibration says 800 ms, but nobody had them");
     }
 
     #[test]
@@ -365,8 +375,8 @@ mod tests {
         let outside = Sums { work: 80 * MS, idleness: 80 * MS, ..Sums::default() };
         let regions = Regions { all: vec![region()], outside };
         let whole = |known: &Known| {
-            let assessed = assess(&regions, 2, known).expect("the name is known");
-            Whole::predict((&regions, &assessed), 2, 20 * MS, known)
+            let assessed = assess(&regions, 2, WAIT, known).expect("the name is known");
+            Whole::predict((&regions, &assessed), 2, WAIT, known)
         };
         assert_eq!(whole(&Known::default()), None);
         // Outside 80, serial 10, parallel 700 on p workers, 1000 times 5, 6 or 500 us, and the wait of 20.
@@ -375,6 +385,10 @@ mod tests {
         assert_eq!(Vec::from_iter(times), [(1, 810.0), (2, 465.0), (3, 349.33), (4, 785.0)]);
         assert_eq!((found.best().0, found.measured), (3, 600e6));
         assert_eq!((found.without_start_up, found.is_outside_parallel), (0, false));
+        // The run had room for 240 of the 1000 ms of start-up that the calibration says.
+        let found = whole(&known(100_000)).expect("there is a calibration");
+        assert!((found.start_up_scale - 0.24).abs() < 1e-9);
+        assert_eq!(found.times[..2], [(1, 790e6), (2, 560e6)]);
         let known = Known { executions: Vec::new(), ..known(1) };
         let found = whole(&known).expect("there is a calibration");
         assert_eq!((found.best().0, found.without_start_up), (4, 1));
@@ -396,7 +410,7 @@ mod tests {
         near(found.least_size[0], 15);
         near(found.least_size[1], 143);
         known.sizes[1].2 = Some(Regions::default());
-        assert!(assess(&Regions { all: vec![region()], ..Regions::default() }, 2, &known).is_err());
+        assert!(assess(&Regions { all: vec![region()], ..Regions::default() }, 2, WAIT, &known).is_err());
     }
 
     #[test]
@@ -404,6 +418,6 @@ mod tests {
         let mut known = known(1);
         known.executions[0].0 = "olve".to_owned();
         let regions = Regions { all: vec![region()], outside: Sums::default() };
-        assert!(assess(&regions, 2, &known).is_err());
+        assert!(assess(&regions, 2, WAIT, &known).is_err());
     }
 }

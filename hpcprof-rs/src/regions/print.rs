@@ -256,6 +256,7 @@ impl Report<'_> {
             "whole": self.whole.map(|whole| json!({
                 "outside": whole.outside / 1e9,
                 "wait": whole.wait / 1e9,
+                "start_up_scale": whole.start_up_scale,
                 "measured": whole.measured / 1e9,
                 "predicted": whole.times.iter().copied().map(at_workers).collect::<Vec<_>>(),
                 "best": at_workers(whole.best()),
@@ -344,6 +345,12 @@ fn whole_program(whole: &Whole, cores: u32) -> Vec<String> {
         lines.push(format!(
             "! {} outside of regions were not serial in this run: they are predicted as if they were",
             time(whole.outside)
+        ));
+    }
+    if whole.start_up_scale < 0.995 {
+        lines.push(format!(
+            "! start-ups of the calibration times {:.2}: this run had no room for more",
+            whole.start_up_scale
         ));
     }
     if whole.without_start_up > 0 {
