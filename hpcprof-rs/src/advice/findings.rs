@@ -45,6 +45,8 @@ const EFFICIENCY: f64 = 0.5;
 const SPINNING: f64 = 0.1;
 /// Why cores idle within a region; one change of the region ends all of it.
 const WITHIN: [Cause; 3] = [Cause::TurnTaking, Cause::Imbalance, Cause::LowParallelism];
+/// The category of overhead that locks and barriers are.
+const SYNC: &str = "sync";
 /// A thread works if it has this share of what a core could do, at least.
 const LEAST_WORKER: i64 = 8;
 
@@ -69,9 +71,11 @@ pub fn findings(view: &View, catalogue: &Catalogue, thresholds: Thresholds) -> R
         };
         match found.iter_mut().find(is_same) {
             Some((_, known)) => {
-                let (most, error) =
-                    known.most.zip(new.most).map_or((0.0, 0.0), |(a, b)| (a.0 + b.0, a.1.hypot(b.1)));
-                known.most = Some((most, error));
+                let both = known.most.zip(new.most);
+                known.most = Some(match [known.cause, new.cause].contains(&Cause::TurnTaking) {
+                    true => both.map_or((0.0, 0.0), |(a, b)| if a.0 < b.0 { b } else { a }),
+                    false => both.map_or((0.0, 0.0), |(a, b)| (a.0 + b.0, a.1.hypot(b.1))),
+                });
                 if let Some(region) = region.filter(|_| known.cause != Cause::SmallTasks) {
                     known.least = known.least.zip(new.least).map(|(a, b)| a + b).or(known.least);
                     finder.name_region(region, known);
@@ -142,12 +146,18 @@ impl Finder<'_> {
             }
             () if tasks.is_some() => (Cause::SmallTasks, tasks.clone()?.1),
             () if is_idle => self.idle(row),
-            () if share(OVERHEAD) >= self.thresholds.overhead => {
-                let text = format!("{}: do more at a time", self.overhead(values));
-                (Cause::Overhead, text)
-            }
+            () if share(OVERHEAD) >= self.thresholds.overhead => match self.overhead(values) {
+                (SYNC, share) if self.region(row.location).is_some() => (
+                    Cause::TurnTaking,
+                    format!("threads contend for a lock ({share}): take it less often, or have several"),
+                ),
+                (_, share) => (Cause::Overhead, format!("{share}: do more at a time")),
+            },
             () => return None,
         };
+        // A lock delays all that its region does.
+        let region = self.region(row.location).filter(|_| cause == Cause::TurnTaking);
+        let values = region.map_or(values.as_slice(), |region| self.view.inclusive.of(region));
         let (idle, over) = match cause {
             Cause::Overhead => (0.0, 1.0),
             Cause::SmallTasks | Cause::TurnTaking => (1.0, 1.0),
@@ -279,12 +289,13 @@ impl Finder<'_> {
         }
     }
 
-    /// The largest category of overhead.
-    fn overhead(&self, values: &[i64]) -> String {
+    /// The largest category of overhead, and how much there is.
+    fn overhead(&self, values: &[i64]) -> (&str, String) {
         let metrics = self.catalogue.metrics.iter().zip(values);
         let of = metrics.filter_map(|(m, value)| Some((*value, m.name.strip_prefix(CATEGORY_PREFIX)?)));
         let largest = of.max().map_or("", |(_, name)| name);
-        format!("{} % of it is overhead, mostly {largest}", percent(values[OVERHEAD], effort(values)))
+        let share = percent(values[OVERHEAD], effort(values));
+        (largest, format!("{share} % of it is overhead, mostly {largest}"))
     }
 
     /// The small tasks that a node of a region has at, around or below it.

@@ -71,7 +71,15 @@ impl Builder<'_, '_> {
         let symbol = self.inputs.symbols.starting_at(entry_address);
         let symbol = symbol.and_then(|s| std::str::from_utf8(s.name).ok());
         let body = self.body_file(&buffers.ids, None, &buffers.base);
-        let info = self.infos.of_procedure(die.entry, self.walked, symbol, body);
+        let mut info = self.infos.of_procedure(die.entry, self.walked, symbol, body);
+        if info.declared.is_none() && !self.infos.is_rust() {
+            // What a compiler makes, such as the body of a region, begins where its code does.
+            let row = line_table::row_at(self.rows, entry_address).filter(|row| row.line > 0);
+            info.declared = row.and_then(|row| {
+                let file = self.infos.file(self.unit, u64::from(row.file))?;
+                Some(SourceLine { file: file.path, line: row.line })
+            });
+        }
         self.drafts(&info, buffers);
         flatten_inlines::flatten(
             &buffers.base,

@@ -8,7 +8,7 @@
 
 use crate::model::contexts::{ContextIndex, ContextTree};
 use crate::model::loops::{LoopIndex, ParallelLoops};
-use crate::model::symbols::{Kind, Symbols};
+use crate::model::symbols::{Kind, Line, Symbols};
 use crate::passes::parallel_loops::rayon::{self, last_part};
 use crate::passes::parallel_loops::{openmp, tbb};
 use crate::sources::source_text::SourceFiles;
@@ -17,12 +17,16 @@ use std::collections::BTreeMap;
 pub fn name(loops: &mut ParallelLoops, symbols: &Symbols, tree: &ContextTree) {
     let mut files = SourceFiles::default();
     let mut chains = adaptor_chains(loops, symbols, tree);
+    let bodies = bodies(loops, symbols, tree);
     for (index, (key, known)) in (0..).zip(&mut loops.all) {
         let entry = symbols.name_of(key.entry);
         let module = symbols.procedure(key.entry).module.map(|m| symbols.module(m).path.as_str());
         if openmp::is_outlined(entry) {
-            let place = key.call.map(|line| (symbols.text(line.file), line.line));
-            let found = place.and_then(|place| files.directive(module, place, "omp "));
+            let body = bodies.get(&LoopIndex(index)).copied();
+            let body = body.filter(|body| key.call.is_some_and(|call| call.file == body.file));
+            let mut places = key.call.into_iter().chain(body);
+            let found =
+                places.find_map(|at| files.directive(module, (symbols.text(at.file), at.line), "omp "));
             known.name_from_source = found.is_some();
             let (name, line) = found.unzip();
             known.name = name.unwrap_or_else(|| entry.to_owned());
@@ -54,6 +58,17 @@ pub fn name(loops: &mut ParallelLoops, symbols: &Symbols, tree: &ContextTree) {
             known.name += &format!(" at column {}", key.column);
         }
     }
+}
+
+/// Where the bodies of directives begin: a call of the runtime in inlined code may have the line of something
+/// else (GCC).
+fn bodies(loops: &ParallelLoops, symbols: &Symbols, tree: &ContextTree) -> BTreeMap<LoopIndex, Line> {
+    let frames = loops.frames.iter().filter_map(|(context, index)| {
+        let body = tree.scope(*context).procedure;
+        let declared = symbols.procedure(body).declared?;
+        symbols.name_of(body).contains("._omp_fn.").then_some((*index, declared))
+    });
+    frames.collect()
 }
 
 /// For each loop the adaptors through which it is driven, innermost (first applied) first; the
