@@ -308,3 +308,36 @@ fn the_tracks_of_the_timeline_have_all_work() {
         assert_eq!(length as f64, bins);
     }
 }
+
+/// What works for less than a hundredth of its time and else waits is counted, but for the first thread.
+#[test]
+fn the_waits_of_threads_that_stand_by_are_left_out() {
+    const END: u64 = 2_000_000;
+    let mut run = program::full_run();
+    let start = run.start.image;
+    let mut writer = Writer::new(run.start.pid, start, PERIOD_NS);
+    for (thread, work, then) in [
+        (1, 10_000, State::Waits),
+        (7, 10_000, State::Waits),
+        (8, 19_000, State::Waits),
+        (9, 100_000, State::Waits),
+        (10, 10_000, State::Idle),
+    ] {
+        writer.begin(thread, start, State::Works);
+        assert!(writer.add(start + work, Event::Change(then)));
+        assert!(writer.add(start + END, Event::Change(State::Ended)));
+    }
+    run.trace = Some(writer.finish());
+    let database = database(&run);
+    let catalogue = Catalogue::open(&database).expect("a database");
+    let timeline = binned(&catalogue, FoldOptions::STORED).expect("a trace").expect("a timeline");
+    let standing_by = &timeline["standing_by"];
+    assert_eq!(standing_by["threads"], 2);
+    assert!((standing_by["work"].as_f64().expect("seconds") - 29e-6).abs() < 1e-12, "{standing_by}");
+    // A bin is a microsecond, and counts are in hundredths.
+    let all = |state: &str| {
+        let bins = timeline["states"][state].as_array().expect("bins").iter();
+        bins.map(|bin| bin.as_u64().expect("a number")).sum::<u64>() * 10
+    };
+    assert_eq!(["works", "waits", "idle"].map(all), [149_000, 1_990_000 + 1_900_000, 1_990_000]);
+}
