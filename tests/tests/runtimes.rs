@@ -226,6 +226,22 @@ fn what_clang_makes_of_openmp_is_under_its_callers() {
     callers("clang");
 }
 
+/// GCC gives the call of an inlined region's runtime the line of something else.
+#[test]
+fn a_region_in_inlined_code_has_its_directives_name() {
+    let flags = ["-fopenmp"];
+    let Some(program) = optional_program("openmp-inlined", "gcc", "openmp_inlined.c", &flags) else { return };
+    let run = Spec::new("openmp-inlined", &program).rate(RATE).succeed();
+    let view = run.database().top_down();
+    let mut names = Vec::new();
+    for root in &view.roots {
+        root.walk(&mut Vec::new(), &mut |_, node| {
+            names.extend((node.kind == "parallel-loop").then(|| node.name.clone()));
+        });
+    }
+    assert_eq!(names, ["omp parallel for schedule(static, 7)"]);
+}
+
 /// What a region or task needs is free when it is over, also if its threads sleep in between.
 #[test]
 fn regions_and_tasks_leave_nothing_behind() {
