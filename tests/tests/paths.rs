@@ -283,6 +283,28 @@ fn threads_and_channels_of_the_standard_library_and_of_tokio() {
     }
 }
 
+/// A wait that polls uses as much CPU time as the work that it waits for. Samples find it: it is no activity,
+/// and that its end has no edge is counted, and said. So the path is too short, never too long.
+#[test]
+fn a_polling_wait_is_no_activity() {
+    let _cores = exclusive_cores();
+    let graph = Graph::default().node(n("pre"), &[]).node(n("A"), &[n("pre")]).node(n("B"), &[n("pre")]);
+    let spec = Spec::fixture("path-polling", "paths").arguments(&["polling"]).rate(1000);
+    let run = spec.critical_path("").succeed();
+    let (path, times) = (run.critical_path(), Times::of_run(&run));
+    check_whole(&path);
+    // The begin and the end of the wait are found to a sample, which is no more often than the kernel's tick.
+    let (work, slack) = (times.total(None), 0.01);
+    let error = seconds(path.work) - work;
+    assert!((-0.02 * work..0.02 * work + slack).contains(&error), "{} s, not {work} s", seconds(path.work));
+    let (span, least) = (graph.longest(&times, None).0, times.of(n("pre")) + times.of(n("B")));
+    let found = seconds(path.span);
+    assert!((0.98 * least..1.02 * span).contains(&found), "{found} s, at least {least} s, at most {span} s");
+    assert_eq!(path.quality.lost_edges, [("wait".to_owned(), 1)]);
+    let text = run.database().text("critical-path", &[]);
+    assert!(text.lines().any(|line| line.starts_with('!') && line.contains("wait 1")), "{text}");
+}
+
 /// Tasks of work-stealing-rt: each is a strand of its own, whoever runs it, and the workers' own waits are no
 /// part of it.
 #[test]
