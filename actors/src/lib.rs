@@ -38,6 +38,11 @@
 //! * Each message's handler is, for a profiler, called by its sender. The queue of ready actors and the
 //!   recording of paths are tagged as overhead by their folder, as in work-stealing-rt.
 //!
+//! What the paths are for: [automatic priorities](SystemBuilder::automatic_priorities), the
+//! [phase](PathReport::phase) that a program repeats, the [tasks that matter](PathReport::tasks) of a trace,
+//! branches that are nearly critical and tasks that expose parallelism (both in the
+//! [report](PathReport::report)).
+//!
 //! The map of the crate, from the bottom up:
 //!
 //! | module | duty |

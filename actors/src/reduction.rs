@@ -45,7 +45,15 @@ struct Inner<T> {
 
 /// Combines one value of each element, along a binary tree, in rounds: the n-th values of all elements give
 /// the n-th result. Neighbours are combined by whichever comes second, in its own task, always in the order
-/// of their indices, so floating-point results do not change from run to run. See the example `stencil`.
+/// of their indices, so floating-point results do not change from run to run.
+///
+/// ```
+/// # use work_stealing_actors::System;
+/// let system = System::new(2)?;
+/// let sum = system.reduction(3, |a, b| a + b, |sum| assert_eq!(sum, 30));
+/// (0..3).for_each(|element| sum.contribute(element, 10));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Reduction<T>(Arc<Inner<T>>);
 
 impl<T: Send> Reduction<T> {

@@ -7,12 +7,11 @@
 //! The phases 1, 16, 256 and so on begin a *trial* of eight phases, without and with priorities in turn. They
 //! are used until the next trial if the fastest phase with them took a fiftieth less time a message than the
 //! fastest without; three slower phases in a row begin a trial, too. In a trial, priorities are learnt from
-//! each phase that used those before, as a better order shows better what matters. Those of the fastest phase
-//! are kept.
+//! each phase that used those before, as a better order shows better what matters.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Mutex, PoisonError, RwLock};
 
 use crate::graph::Graph;
 use crate::names::{self, Entry, lock};
@@ -41,7 +40,7 @@ pub(crate) struct Tuner {
     always_records: bool,
     /// [`State::is_used`], for senders.
     is_used: AtomicBool,
-    priorities: RwLock<Arc<Priorities>>,
+    priorities: RwLock<Priorities>,
     state: Mutex<State>,
 }
 
@@ -59,7 +58,6 @@ struct State {
     slow: u32,
     /// The least time for a message in the last trial, without and with priorities.
     least: [f64; 2],
-    best: Arc<Priorities>,
 }
 
 impl State {
@@ -75,24 +73,17 @@ impl State {
         };
     }
 
-    /// It has taken so long for each message, with the current priorities or without. Returns those to use
-    /// from now on if a trial has ended in favour of priorities.
-    fn end(&mut self, cost: f64, current: &Arc<Priorities>) -> Option<Arc<Priorities>> {
+    /// It has taken so long for each message.
+    fn end(&mut self, cost: f64) {
         if self.trial == 0 {
             let is_slow = self.is_used && self.least[0] < cost * FASTER;
             self.slow = if is_slow { self.slow + 1 } else { 0 };
-            return None;
+            return;
         }
         let least = &mut self.least[usize::from(self.is_used)];
-        if cost < *least {
-            *least = cost;
-            if self.is_used {
-                self.best = Arc::clone(current);
-            }
-        }
+        *least = least.min(cost);
         self.trial -= 1;
         self.are_faster = self.least[0] >= self.least[1] * FASTER;
-        (self.trial == 0 && self.are_faster).then(|| Arc::clone(&self.best))
     }
 }
 
@@ -108,14 +99,9 @@ impl Tuner {
     }
 
     fn learnt(&self, actor: u64, entry: u32) -> Priority {
-        let priorities = self.current();
+        let priorities = self.priorities.read().unwrap_or_else(PoisonError::into_inner);
         let of = |actor| priorities.get(&What { actor, entry }).copied();
         of(actor).or_else(|| of(ANY)).unwrap_or_default()
-    }
-
-    fn current(&self) -> RwLockReadGuard<'_, Arc<Priorities>> {
-        let current = self.priorities.read();
-        current.unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A phase begins. Returns whether it is recorded.
@@ -135,14 +121,11 @@ impl Tuner {
             return;
         }
         let mut state = lock(&self.state);
-        let current = Arc::clone(&self.current());
-        let mut next = state.end(wall as f64 / messages as f64, &current);
-        if state.trial > 0 && (state.is_used || !state.is_learnt) {
-            next = graph.map(|graph| Arc::new(priorities(&graph())));
-            state.is_learnt |= next.is_some();
-        }
-        if let Some(next) = next {
-            *self.priorities.write().unwrap_or_else(PoisonError::into_inner) = next;
+        state.end(wall as f64 / messages as f64);
+        let learns = state.trial > 0 && (state.is_used || !state.is_learnt);
+        if let Some(graph) = graph.filter(|_| learns) {
+            *self.priorities.write().unwrap_or_else(PoisonError::into_inner) = priorities(&graph());
+            state.is_learnt = true;
         }
     }
 
@@ -182,7 +165,7 @@ mod tests {
             state.begin();
             let used = state.is_used;
             let cost = if used { with(phase) } else { without(phase) };
-            state.end(cost, &Arc::default());
+            state.end(cost);
             state.is_learnt = true;
             if used { 'p' } else { '-' }
         };
@@ -212,17 +195,5 @@ mod tests {
         let ways = ways(63, |phase| if phase < 40 { 0.8 } else { 1.1 }, |_| 1.0);
         let end = format!("{}{}{}", "p".repeat(3), "-p".repeat(4), "-".repeat(13));
         assert!(ways[24..39].chars().all(|way| way == 'p') && ways.ends_with(&end), "{ways}");
-    }
-
-    #[test]
-    fn the_fastest_priorities_are_kept() {
-        let costs = [1.0, 0.9, 1.0, 0.7, 1.0, 0.8, 1.0, 0.9];
-        let tables = costs.map(|cost| (cost, Arc::<Priorities>::default()));
-        let mut state = State { is_learnt: true, ..State::default() };
-        let kept = tables.iter().filter_map(|(cost, table)| {
-            state.begin();
-            state.end(*cost, table)
-        });
-        assert!(Arc::ptr_eq(&kept.last().expect("a trial has ended"), &tables[3].1));
     }
 }

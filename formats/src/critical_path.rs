@@ -3,8 +3,16 @@
 //! FORMATS.md has the byte table of the file, and the fields of the JSON. Times are nanoseconds of CPU time,
 //! except for the wall time.
 
+/// A structure with these fields of another one, and with others.
+macro_rules! with {
+    ($of:ident: $name:ident { $($same:ident)* }, $($other:ident),*) => {
+        $name { $($same: $of.$same,)* $($other),* }
+    };
+}
+
 mod file;
 mod json;
+mod levels;
 mod rank;
 
 use crate::address::CodeAddress;
@@ -15,6 +23,7 @@ use std::fmt;
 
 pub use file::{EXTENSION, KIND, file_name};
 pub use json::Beside;
+pub use levels::{Levels, Steps};
 pub use rank::{Export, Rank, RankShare};
 
 numbered! {
@@ -162,15 +171,8 @@ pub struct Segment<P> {
 
 impl<P> Segment<P> {
     fn map<Q>(self, mut place: impl FnMut(P) -> Q) -> Segment<Q> {
-        Segment {
-            begin: place(self.begin),
-            end: place(self.end),
-            edge: self.edge,
-            rank: self.rank,
-            thread: self.thread,
-            time: self.time,
-            count: self.count,
-        }
+        let (begin, end) = (place(self.begin), place(self.end));
+        with!(self: Segment { edge rank thread time count }, begin, end)
     }
 }
 
@@ -536,65 +538,32 @@ impl<P, N> CriticalPath<P, N> {
 
     /// The same path with other places and names.
     pub fn map<Q, M>(self, mut place: impl FnMut(P) -> Q, name: impl Fn(N) -> M) -> CriticalPath<Q, M> {
-        let segments = self.segments.into_iter().map(|s| s.map(&mut place));
-        let segments = segments.collect();
+        let segments = self.segments.into_iter().map(|s| s.map(&mut place)).collect();
         let rank = self.rank.map(|rank| rank.map(&mut place));
-        let near = self.near.into_iter().map(|n| Near {
-            begin: place(n.begin),
-            end: place(n.end),
-            thread: n.thread,
-            time: n.time,
-            slack: n.slack,
+        let near = self.near.into_iter().map(|n| {
+            let (begin, end) = (place(n.begin), place(n.end));
+            with!(n: Near { thread time slack }, begin, end)
         });
         let near = near.collect();
-        let starts = self.starts.into_iter().map(|s| Start {
-            place: place(s.place),
-            edge: s.edge,
-            first: s.first,
-            count: s.count,
-            time: s.time,
-            beside: s.beside,
+        let starts = self.starts.into_iter().map(|s| {
+            let place = place(s.place);
+            with!(s: Start { edge first count time beside }, place)
         });
         let starts = starts.collect();
-        let procedures = self.procedures.into_iter().map(|p| Procedure {
-            name: name(p.name),
-            work: p.work,
-            on_path: p.on_path,
-            zeroed_span: p.zeroed_span,
-            faster_span: p.faster_span,
+        let procedures = self.procedures.into_iter().map(|p| {
+            let name = name(p.name);
+            with!(p: Procedure { work on_path zeroed_span faster_span }, name)
         });
         let procedures = procedures.collect();
-        let series = self.series.into_iter().map(|moment| Moment {
-            wall: moment.wall,
-            work: moment.work,
-            span: moment.span,
-            procedures: moment.procedures.into_iter().map(|(n, time)| (name(n), time)).collect(),
+        let series = self.series.into_iter().map(|moment| {
+            let procedures = moment.procedures.into_iter().map(|(n, time)| (name(n), time)).collect();
+            with!(moment: Moment { wall work span }, procedures)
         });
-        CriticalPath {
-            pid: self.pid,
-            image: self.image,
-            complete: self.complete,
-            work: self.work,
-            span: self.span,
-            burdened_span: self.burdened_span,
-            span_at_least: self.span_at_least,
-            levels: self.levels,
-            wall: self.wall,
-            spawn_cost: self.spawn_cost,
-            message_cost: self.message_cost,
-            edges: self.edges,
-            faster: self.faster,
-            segments,
-            procedures,
-            near,
-            starts,
-            series: series.collect(),
-            on_path: self.on_path,
-            threads: self.threads,
-            quality: self.quality,
-            rank,
-            ranks: self.ranks,
-        }
+        let series = series.collect();
+        with!(self: CriticalPath {
+            pid image complete work span burdened_span span_at_least levels wall spawn_cost message_cost edges
+            faster on_path threads quality ranks
+        }, segments, procedures, near, starts, series, rank)
     }
 }
 

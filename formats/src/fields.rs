@@ -24,6 +24,15 @@ macro_rules! numbers {
 
 numbers! { u8 u16 u32 u64 f64 }
 
+impl Field for i64 {
+    fn write(&self, w: &mut ByteWriter) {
+        w.u64(*self as u64);
+    }
+    fn read(r: &mut ByteReader<'_>) -> Option<Self> {
+        r.u64().map(|value| value as i64)
+    }
+}
+
 /// Structures whose fields follow one another.
 macro_rules! structures {
     ($($kind:ty, $name:ident { $($field:ident)* })*) => { $(

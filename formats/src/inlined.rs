@@ -1,5 +1,5 @@
-//! Which procedures contain the code at an address, inlined ones included: a table of some modules, which
-//! the launcher makes and the preloaded library maps. It is no part of a measurement.
+//! Which procedures contain the code at an address, inlined ones included, and which loops wait: a table of
+//! some modules, which the launcher makes and the preloaded library maps. It is no part of a measurement.
 //!
 //! Little-endian words of 32 bits after a magic: the counts of modules, spans and members; of each module
 //! its first span and the end of its identity in the last part; of each span its first address; of each span
@@ -18,6 +18,9 @@ pub struct Around {
     /// How many procedures are around it: 0 for the one that has the machine code, more for inlined ones.
     pub depth: u32,
 }
+
+/// Beside the procedures: the code is in a loop that only another thread can end.
+pub const SPINS: Around = Around { procedure: u32::MAX, depth: 0 };
 
 /// What a module is known by: its build id, or its path if it has none.
 pub fn identity<'a>(build_id: &'a [u8], path: &'a str) -> &'a [u8] {

@@ -1,10 +1,23 @@
 //! Values as JSON.
 
+pub use crate::{members, object};
 use std::fmt::{self, Display, Write};
 
 /// Whether a character breaks a line or steers a terminal.
 pub fn steers(c: char) -> bool {
     c.is_control() || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// [`object`](crate::json::object()) of members that are written as `"name": value`.
+#[macro_export]
+macro_rules! object {
+    ($($name:literal: $value:expr),*) => { $crate::json::object(&[$(($name, &$value)),*]) };
+}
+
+/// [`members`](crate::json::members()) that are written as `"name": value`.
+#[macro_export]
+macro_rules! members {
+    ($($name:literal: $value:expr),*) => { $crate::json::members(&[$(($name, &$value)),*]) };
 }
 
 /// A string, in which whatever would steer a terminal is escaped.

@@ -175,7 +175,7 @@ fn rotating() -> Graph {
     let name = |round, rank| if rank == round % 4 { "slow" } else { "fast" };
     let mut graph = Graph::default();
     let mut before: Vec<Node> = Vec::new();
-    for round in 0..8 {
+    for round in 0..8_usize {
         let nodes: Vec<Node> = (0..4).map(|rank| (name(round, rank), 4 * round + rank)).collect();
         graph = nodes.iter().fold(graph, |graph, node| graph.node(*node, &before));
         before = nodes;
@@ -308,6 +308,30 @@ fn groups(is_mpi_4: bool) -> Graph {
     rounds(if is_mpi_4 { 5 } else { 4 }, |round, rank| OTHERS[round][rank].to_vec())
 }
 
+/// Workers do one level of `rotating` after the other: in each round, all four ranks up to the end of the
+/// first, three up to that of the second, and so on.
+fn check_prediction(path: &Value, times: &Times) {
+    let mut truth = [(1, 0.0), (2, 0.0), (4, 0.0)];
+    for round in 0..8_usize {
+        let of = |rank| times.of((if rank == round % 4 { "slow" } else { "fast" }, 4 * round + rank));
+        let mut ranks = [0, 1, 2, 3].map(of);
+        ranks.sort_by(f64::total_cmp);
+        let times = [ranks.iter().sum(), ranks[1] + ranks[3], ranks[3]];
+        truth.iter_mut().zip(times).for_each(|((_, sum), time)| *sum += time);
+    }
+    let predicted = path["prediction"].as_array().expect("a list");
+    for (workers, truth) in truth {
+        let found = predicted.iter().find(|p| p["workers"] == workers).expect("a prediction");
+        let found = seconds(&found["seconds"]);
+        let start = START * f64::from(4 / workers);
+        assert!((0.98 * truth..1.02 * truth + start).contains(&found), "{workers}: {found} s, not {truth} s");
+    }
+    let sum = |field| sum(&path["levels"], field);
+    for (found, truth) in [(sum("seconds"), &path["span"]), (sum("work"), &path["work"])] {
+        assert!((found - seconds(truth)).abs() < 1e-6, "{found} s, not {truth} s");
+    }
+}
+
 #[test]
 fn all_forms_of_operations_are_followed_or_counted_as_lost() {
     let _cores = exclusive_cores();
@@ -326,8 +350,10 @@ fn messages_and_collective_operations_carry_the_path() {
         let run = |name| mpi.run(name, 4, &["--critical-path"], &[name]);
         let path = check(&is(), &run("is"), &[]);
         assert_ranks(&path, &[0]);
-        let path = check(&rotating(), &run("rotating"), &[]);
+        let slow = run("rotating");
+        let path = check(&rotating(), &slow, &[]);
         assert_ranks(&path, &[0, 1, 2, 3, 0, 1, 2, 3]);
+        check_prediction(&path, &times(&slow));
         check(&bcast(), &run("bcast"), &[]);
         check(&ibcast(), &run("ibcast"), &[]);
         let path = check(&irecv(), &run("irecv"), &[]);
@@ -399,6 +425,41 @@ fn strands_without_room_go_another_way() {
         // The libraries that MPI loads may have edges of their own before `main`.
         assert!((3001..3200).contains(&quality.exact_edges), "{quality:?}");
         assert_eq!(quality.lost_edges, [], "{quality:?}");
+    }
+}
+
+/// The start travels with messages: what comes from after it starts its receiver, and what was sent before
+/// belongs to no path, wherever it comes.
+#[test]
+fn one_rank_starts_the_tracking_of_all() {
+    let _cores = exclusive_cores();
+    let graph = Graph::default().chain(&[("first", 0), ("second", 0)], &[]);
+    let graph = graph.node(("A", 0), &[("first", 0)]);
+    let graph = graph.node(("tail", 0), &[("A", 0)]).node(("B", 0), &[("A", 0)]);
+    let graph = graph.node(("last", 0), &[("second", 0), ("B", 0)]);
+    for mpi in libraries() {
+        let path = check(&graph, &mpi.run("midway", 3, &["--critical-path=signal:USR2"], &["midway"]), &[]);
+        assert_ranks(&path, &[0, 1, 2, 0]);
+    }
+}
+
+/// By calls that never wait, again and again. These are no activity, but the way from one to the
+/// next is.
+#[test]
+fn a_rank_that_polls_does_little_else() {
+    let _cores = exclusive_cores();
+    let graph = Graph::default().chain(&[("pre", 0), ("pre", 1)], &[]);
+    let graph = graph.node(("A", 0), &[("pre", 0)]).node(("A", 1), &[("A", 0), ("pre", 1)]);
+    for mpi in libraries() {
+        let run = mpi.run("polls", 2, &["--critical-path"], &["polls"]);
+        let (path, times) = (path(&run.database()), times(&run));
+        assert_ranks(&path, &[0, 1]);
+        let (span, truth) = (seconds(&path["span"]), graph.longest(&times, None).0);
+        assert!((span - truth).abs() < 0.02 * truth + START, "{span} s, not {truth} s");
+        let polled = times.total(Some("pre")) - times.of(("A", 0));
+        let (work, truth) = (seconds(&path["work"]), times.total(None));
+        assert!((truth..truth + 0.2 * polled + 2.0 * START).contains(&work), "{work} s, not {truth} s");
+        assert_eq!(path["quality"]["lost_edges"], serde_json::json!({}));
     }
 }
 

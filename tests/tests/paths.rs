@@ -283,14 +283,26 @@ fn threads_and_channels_of_the_standard_library_and_of_tokio() {
     }
 }
 
-/// A wait that polls uses as much CPU time as the work that it waits for. Samples find it: it is no activity,
-/// and that its end has no edge is counted, and said. So the path is too short, never too long.
+/// A wait that polls or spins uses as much CPU time as the work that it waits for. Samples find it: it is no
+/// activity, and that its end has no edge is counted, and said. So the path is too short, never too long.
 #[test]
 fn a_polling_wait_is_no_activity() {
     let _cores = exclusive_cores();
+    check_wait(Spec::fixture("path-polling", "paths").arguments(&["polling"]));
+}
+
+/// Loops of the program's own that only another thread can end.
+#[test]
+fn a_spinning_wait_is_no_activity() {
+    let _cores = exclusive_cores();
+    for wait in ["pausing", "loading", "exchanging"] {
+        check_wait(Spec::new(&format!("path-{wait}"), c_program("paths")).arguments(&[wait]));
+    }
+}
+
+fn check_wait(spec: Spec) {
     let graph = Graph::default().node(n("pre"), &[]).node(n("A"), &[n("pre")]).node(n("B"), &[n("pre")]);
-    let spec = Spec::fixture("path-polling", "paths").arguments(&["polling"]).rate(1000);
-    let run = spec.critical_path("").succeed();
+    let run = spec.rate(1000).critical_path("").succeed();
     let (path, times) = (run.critical_path(), Times::of_run(&run));
     check_whole(&path);
     // The begin and the end of the wait are found to a sample, which is no more often than the kernel's tick.
@@ -539,6 +551,22 @@ fn signals_start_and_stop_the_tracking() {
     assert_eq!(outside.map(|p| p.map_or(0, |p| p.work)), [0, 0]);
     assert!(run.stderr().contains("is tracked from now on"));
     assert!(run.stderr().contains("no longer tracked"));
+}
+
+/// A thread that works when tracking starts counts from then on, though its next event is its end.
+#[test]
+fn tracking_that_starts_in_the_middle_misses_nobody() {
+    let _cores = exclusive_cores();
+    let spec = Spec::new("path-middle", c_program("paths")).arguments(&["middle"]);
+    let run = spec.critical_path("signal:USR2").succeed();
+    let (path, times) = (run.critical_path(), Times::of_run(&run));
+    check_whole(&path);
+    let graph = Graph::default().node(n("compute"), &[]).node(n("A"), &[]);
+    let graph = graph.node(n("post"), &[n("compute"), n("A")]);
+    for (found, truth) in [(path.span, graph.longest(&times, None).0), (path.work, times.total(None))] {
+        assert!(is_close(seconds(found), truth, 2), "{} s, truth {truth} s: {path:?}", seconds(found));
+    }
+    assert_eq!(path.quality.lost_edges, []);
 }
 
 /// A spawn and a join are on the path, with the costs that they were given.

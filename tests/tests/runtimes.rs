@@ -397,10 +397,11 @@ fn openmp_has_the_critical_path_of_its_constructs() {
         let Some(program) = optional_program(&name, compiler, "openmp_path.c", &flags) else {
             continue;
         };
-        for (construct, policy) in CHAINS.into_iter().zip(["active", "passive"].iter().cycle()) {
-            let what = format!("{name}-{construct}");
+        let policies = ["active", "passive"];
+        for (construct, policy) in CHAINS.iter().flat_map(|c| policies.map(|policy| (*c, policy))) {
+            let what = format!("{name}-{construct}-{policy}");
             let spec = Spec::new(&what, &program).arguments(&[construct, "20"]);
-            let run = spec.environment("OMP_WAIT_POLICY", *policy).critical_path("").succeed();
+            let run = spec.environment("OMP_WAIT_POLICY", policy).critical_path("").succeed();
             let (path, known) = (run.critical_path(), run.stdout());
             let known = known.split_whitespace().map(|ms| ms.parse::<f64>().expect("a time") / 1e3);
             for (found, known) in [path.work, path.span].into_iter().zip(known) {

@@ -1,8 +1,8 @@
 //! A critical path in a file: a header, then one checksummed payload.
 
 use super::{
-    CriticalPath, Edge, Export, Level, Moment, Near, OnPath, Procedure, ProcedureName, Quality, Rank,
-    RankShare, Segment, Site, Start,
+    CriticalPath, Edge, Export, Level, Levels, Moment, Near, OnPath, Procedure, ProcedureName, Quality, Rank,
+    RankShare, Segment, Site, Start, Steps,
 };
 use crate::address::CodeAddress;
 use crate::bytes::{ByteReader, ByteWriter};
@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 pub static KIND: Kind = Kind {
     name: "critical path",
     magic: *b"HPCRPATH",
-    major: 9,
+    major: 10,
     minor: 0,
     remedy: "measure again, with the hpcrun-rs of hpcprof-rs's release",
 };
@@ -41,7 +41,9 @@ structures! {
         faster levels quality segments procedures near starts series on_path threads rank ranks
     }
     RankShare, RankShare { rank work on_path }
-    Rank<u32>, Rank { job rank ranks savings names first segments contexts exports }
+    Rank<u32>, Rank { job rank ranks savings names first segments contexts exports levels }
+    Levels, Levels { shift buckets }
+    Steps, Steps { up lengths }
     Export<u32>, Export { length last before contexts marks }
 }
 
@@ -146,7 +148,7 @@ impl CriticalPath {
         let (.., payload) = KIND.open(data)?;
         let read: Option<(Vec<Site>, Numbered)> = Field::read(&mut ByteReader::new(payload));
         let is_sound = |(sites, path): &(Vec<Site>, Numbered)| {
-            path.rank.as_ref().is_none_or(Rank::is_ordered)
+            path.rank.as_ref().is_none_or(Rank::is_sound)
                 && path.places().all(|place| (*place as usize) < sites.len())
         };
         let read = read.filter(is_sound).ok_or(KIND.corrupt("a part of its payload"))?;
@@ -182,6 +184,8 @@ mod tests {
             zeroed_span,
             faster_span,
         };
+        let mut levels = Levels::new(16);
+        levels.add(3, 40);
         CriticalPath {
             pid: 7,
             image: 1 << 40,
@@ -248,6 +252,7 @@ mod tests {
                     contexts: Some(0),
                     marks: vec![(6, 5)],
                 }],
+                levels,
             }),
             ranks: Vec::new(),
         }

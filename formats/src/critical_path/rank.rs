@@ -1,7 +1,7 @@
 //! The part of a process in a job whose processes exchange messages: what it has exported, so that the path
 //! can be followed from process to process.
 
-use super::{OnPath, ProcedureName, Segment};
+use super::{Levels, OnPath, ProcedureName, Segment};
 use serde::{Deserialize, Serialize};
 
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -23,6 +23,8 @@ pub struct Rank<P> {
     /// Samples on the path, in lists, each with the index of the list that it adds to, which comes earlier.
     pub contexts: Vec<(Option<u32>, Vec<OnPath>)>,
     pub exports: Vec<Export<P>>,
+    /// What it does at each length, as others do at the same.
+    pub levels: Levels,
 }
 
 /// An export: the path up to some point, on its way to another process.
@@ -52,12 +54,13 @@ impl<P> Rank<P> {
         shared.chain(self.exports.iter().map(|export| &export.last))
     }
 
-    /// Whether each index is one of something that comes earlier.
-    pub(super) fn is_ordered(&self) -> bool {
+    /// Whether each index is one of something that comes earlier, and numbers are possible.
+    pub(super) fn is_sound(&self) -> bool {
         let before = |end: usize, index: Option<u32>| index.is_none_or(|i| (i as usize) < end);
         let segments = self.segments.iter().map(|(index, _)| *index);
         let contexts = self.contexts.iter().map(|(index, _)| *index);
-        segments.enumerate().all(|(own, index)| before(own, index))
+        self.levels.is_sound()
+            && segments.enumerate().all(|(own, index)| before(own, index))
             && contexts.enumerate().all(|(own, index)| before(own, index))
             && self.exports.iter().all(|export| {
                 before(self.segments.len(), export.before) && before(self.contexts.len(), export.contexts)
@@ -68,26 +71,12 @@ impl<P> Rank<P> {
     pub(super) fn map<Q>(self, mut place: impl FnMut(P) -> Q) -> Rank<Q> {
         let segments = self.segments.into_iter();
         let segments = segments.map(|(before, segment)| (before, segment.map(&mut place)));
-        Rank {
-            segments: segments.collect(),
-            exports: self
-                .exports
-                .into_iter()
-                .map(|export| Export {
-                    length: export.length,
-                    last: export.last.map(&mut place),
-                    before: export.before,
-                    contexts: export.contexts,
-                    marks: export.marks,
-                })
-                .collect(),
-            job: self.job,
-            rank: self.rank,
-            ranks: self.ranks,
-            savings: self.savings,
-            names: self.names,
-            first: self.first,
-            contexts: self.contexts,
-        }
+        let segments = segments.collect();
+        let exports = self.exports.into_iter().map(|export| {
+            let last = export.last.map(&mut place);
+            with!(export: Export { length before contexts marks }, last)
+        });
+        let exports = exports.collect();
+        with!(self: Rank { job rank ranks savings names first contexts levels }, segments, exports)
     }
 }

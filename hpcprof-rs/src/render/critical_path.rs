@@ -124,9 +124,9 @@ impl PathView<'_> {
 
     /// Prints JSON; `more` is what was left out.
     pub fn json(&self, remarks: &Remarks, more: &[Left], out: &mut impl Write) -> io::Result<()> {
-        let more = members(&[("more", &map(more.iter().copied()))]);
+        let more = members!("more": map(more.iter().copied()));
         let doubts = list(remarks.doubts.iter().map(|doubt| Text(doubt).to_string()));
-        let doubts = members(&[("doubts", &doubts)]);
+        let doubts = members!("doubts": doubts);
         let others = self.others.iter().map(|p| {
             let fields = process_fields(p);
             format!("{{{fields},\"span\":{}}}", Seconds(p.span))
@@ -140,21 +140,15 @@ impl PathView<'_> {
         let name = |known: &Known| Some(Place::clone(&known.place));
         writeln!(out, "{}", self.path.to_json(|place| Place::clone(place), name, Some(&beside)))
     }
-}
 
-impl PathView<'_> {
     fn if_faster(&self, procedure: &Procedure, factor: f64) -> String {
         let IfFaster { span, time } = self.path.if_faster(procedure, factor, self.workers);
-        let range = |(least, most): (f64, f64)| {
-            object(&[("least", &Float(least / 1e9)), ("most", &Float(most / 1e9))])
-        };
-        object(&[
-            ("name", &Text(&procedure.name.place.name)),
-            ("factor", &Float(factor)),
-            ("exact", &(span.0 == span.1)),
-            ("span", &range(span)),
-            ("predicted", &range(time)),
-        ])
+        let range =
+            |(least, most): (f64, f64)| object!("least": Float(least / 1e9), "most": Float(most / 1e9));
+        object!(
+            "name": Text(&procedure.name.place.name), "factor": Float(factor), "exact": (span.0 == span.1),
+            "span": range(span), "predicted": range(time)
+        )
     }
 }
 

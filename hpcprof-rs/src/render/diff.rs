@@ -185,7 +185,7 @@ impl Comparison<'_> {
         };
         let database = |side: usize| {
             let program = Text(&self.databases[side].statistics.program);
-            object(&[("runs", &runs[side]), ("program", &program)])
+            object!("runs": runs[side], "program": program)
         };
         let totals = METRICS.iter().enumerate().map(|(metric, name)| {
             let [a, b] = total.values.map(|values| exact(values[metric]));
@@ -198,14 +198,11 @@ impl Comparison<'_> {
             let place = self.place(node);
             let parent = node.parent.map(|parent| key(&self.diff.nodes[parent]));
             let line = place.map(|at| at.line).filter(|line| *line > 0);
-            let own = members(&[
-                ("key", &Text(&key(node))),
-                ("parent", &OrNull(parent.as_deref().map(Text))),
-                ("kind", &Text(node.label.kind().name())),
-                ("name", &Text(&names::label(code, node.label))),
-                ("file", &OrNull(place.map(|at| Text(code.file(at.file))))),
-                ("line", &OrNull(line)),
-            ]);
+            let own = members!(
+                "key": Text(&key(node)), "parent": OrNull(parent.as_deref().map(Text)),
+                "kind": Text(node.label.kind().name()), "name": Text(&names::label(code, node.label)),
+                "file": OrNull(place.map(|at| Text(code.file(at.file)))), "line": OrNull(line)
+            );
             format!("{{{own},{},\"in\":\"{}\"}}", compared(&node.compared), is_in(node))
         };
         let procedures = self.diff.procedures.iter().filter(|node| !is_equal(node));
@@ -213,14 +210,10 @@ impl Comparison<'_> {
             let [most, least, left] =
                 [of.most.map(|(most, _)| most), of.least, *left].map(|t| OrNull(t.map(exact)));
             let cause = cause(of);
-            object(&[
-                ("cause", &cause),
-                ("name", &Text(&of.name)),
-                ("place", &Text(&of.place)),
-                ("most", &most),
-                ("least", &least),
-                ("left", &left),
-            ])
+            object!(
+                "cause": cause, "name": Text(&of.name), "place": Text(&of.place), "most": most,
+                "least": least, "left": left
+            )
         };
         let report = object(&[
             ("schema", &Text(SCHEMA)),
@@ -233,7 +226,7 @@ impl Comparison<'_> {
             ("totals", &map(totals)),
             ("nodes", &list(self.different().map(object_of))),
             ("procedures", &list(procedures.map(object_of))),
-            ("more", &object(&[("nodes", &self.more[0]), ("procedures", &self.more[1])])),
+            ("more", &object!("nodes": self.more[0], "procedures": self.more[1])),
             ("walls", &array(self.walls.map(exact))),
             ("others", &array(self.others.map(exact))),
             ("advice", &list(self.advice.iter().map(tested))),

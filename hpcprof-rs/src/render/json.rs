@@ -84,7 +84,7 @@ pub fn print(
 /// The members that tell a process.
 pub(super) fn process(run: &str, host: &str, pid: u32, program: &str) -> String {
     let (run, host, program) = (Text(run), Text(host), Text(program));
-    members(&[("run", &run), ("host", &host), ("pid", &pid), ("program", &program)])
+    members!("run": run, "host": host, "pid": pid, "program": program)
 }
 
 /// Ends a number of nested nodes.
@@ -147,12 +147,10 @@ impl<'a> Columns<'a> {
             return String::new();
         }
         let row = |key: &str, unit: Unit, aggregation: Aggregation, description: &str| {
-            object(&[
-                ("name", &key),
-                ("unit", &Text(&unit.to_string())),
-                ("aggregation", &Text(aggregation.name())),
-                ("description", &Text(description)),
-            ])
+            object!(
+                "name": key, "unit": Text(&unit.to_string()), "aggregation": Text(aggregation.name()),
+                "description": Text(description)
+            )
         };
         let described = |key: &str, m: &Metric| row(key, m.unit.into(), m.aggregation, &m.description);
         let metrics = self.keys.iter();
@@ -198,19 +196,13 @@ fn folded(view: &View, options: FoldOptions) -> String {
 
 fn head(view: &View, options: FoldOptions, columns: &Columns<'_>, text: &mut String) {
     let run = &columns.catalogue.statistics;
-    let members = members(&[
-        ("schema", &Text(SCHEMA)),
-        ("view", &Text(view.kind.name())),
-        ("projection", &Text(options.projection.name())),
-        ("unit", &Text("seconds")),
-        ("program", &Text(&run.program)),
-        ("cores", &run.cores),
-        ("threads", &run.threads),
-        ("wall_seconds", &exact_seconds(run.wall_ns)),
-        ("period_seconds", &exact_seconds(run.period_ns)),
-        ("folded", &folded(view, options)),
-        ("metrics", &columns.names()),
-    ]);
+    let members = members!(
+        "schema": Text(SCHEMA), "view": Text(view.kind.name()),
+        "projection": Text(options.projection.name()), "unit": Text("seconds"),
+        "program": Text(&run.program), "cores": run.cores, "threads": run.threads,
+        "wall_seconds": exact_seconds(run.wall_ns), "period_seconds": exact_seconds(run.period_ns),
+        "folded": folded(view, options), "metrics": columns.names()
+    );
     let _ = write!(text, "{{{members}{},\"totals\":", columns.table());
     columns.amounts(&view.totals, text);
     let _ = write!(text, ",\"quality\":{}", quality(run));
@@ -220,29 +212,24 @@ fn quality(run: &Statistics) -> String {
     let lost_seconds = run.lost_ns.iter().map(|(cause, ns)| (cause, exact_seconds(*ns)));
     let missing = run.missing.iter().map(|(what, ns)| {
         let seconds = exact_seconds(*ns);
-        object(&[("what", &Text(what)), ("seconds", &seconds)])
+        object!("what": Text(what), "seconds": seconds)
     });
     let unprofiled = run.unprofiled.iter().map(|row| {
         let (program, reason) = (Text(&row.program), Text(&row.reason));
-        object(&[("program", &program), ("reason", &reason), ("times", &row.times)])
+        object!("program": program, "reason": reason, "times": row.times)
     });
-    object(&[
-        ("samples", &run.samples),
-        ("rooted", &run.rooted),
-        ("lost", &map(&run.lost)),
-        ("rooted_seconds", &exact_seconds(run.rooted_ns)),
-        ("lost_seconds", &map(lost_seconds)),
-        ("missing", &array(missing)),
-        ("unprofiled", &array(unprofiled)),
-        ("spawnerless", &sum(run.unknown_caller_samples.values().copied())),
-        ("spawnerless_by", &map(&run.unknown_caller_samples)),
-        ("cpu_seconds", &exact_seconds(run.cpu_ns)),
-        ("spinning_seconds", &exact_seconds(run.spinning_ns)),
-        ("estimated_wait_seconds", &exact_seconds(run.estimated_wait_ns)),
-        ("unattributed_wait_seconds", &exact_seconds(run.wait_ns)),
-        ("unknown_lock_wait_seconds", &exact_seconds(run.unknown_lock_wait_ns)),
-        ("run_delay_seconds", &exact_seconds(run.run_delay_ns)),
-    ])
+    object!(
+        "samples": run.samples, "rooted": run.rooted, "lost": map(&run.lost),
+        "rooted_seconds": exact_seconds(run.rooted_ns), "lost_seconds": map(lost_seconds),
+        "missing": array(missing), "unprofiled": array(unprofiled),
+        "spawnerless": sum(run.unknown_caller_samples.values().copied()),
+        "spawnerless_by": map(&run.unknown_caller_samples), "cpu_seconds": exact_seconds(run.cpu_ns),
+        "spinning_seconds": exact_seconds(run.spinning_ns),
+        "estimated_wait_seconds": exact_seconds(run.estimated_wait_ns),
+        "unattributed_wait_seconds": exact_seconds(run.wait_ns),
+        "unknown_lock_wait_seconds": exact_seconds(run.unknown_lock_wait_ns),
+        "run_delay_seconds": exact_seconds(run.run_delay_ns)
+    )
 }
 
 fn node(view: &View, columns: &Columns<'_>, id: u32, form: Form, text: &mut String) {
@@ -289,29 +276,23 @@ fn statistics(spread: &Spread, columns: &Columns<'_>, values: &[i64]) -> String 
     let named = (0..).zip(FIXED).map(|(metric, name)| (name, OrNull(error(metric))));
     let effort = errors.of_effort(values).error / 1e9;
     let all = map(named.chain([(EFFORT, OrNull(Some(effort)))]));
-    let work = object(&[
-        ("threads", &spread.threads),
-        ("sum", &exact_seconds(spread.sum)),
-        ("min", &exact_seconds(spread.least)),
-        ("max", &exact_seconds(spread.most)),
-        ("sigma", &(spread.sigma / 1e9)),
-        ("imbalance", &OrNull(spread.imbalance())),
-        ("standard_error", &OrNull(error(WORK))),
-    ]);
-    object(&[("work", &work), ("standard_errors", &all)])
+    let work = object!(
+        "threads": spread.threads, "sum": exact_seconds(spread.sum), "min": exact_seconds(spread.least),
+        "max": exact_seconds(spread.most), "sigma": (spread.sigma / 1e9),
+        "imbalance": OrNull(spread.imbalance()), "standard_error": OrNull(error(WORK))
+    );
+    object!("work": work, "standard_errors": all)
 }
 
 fn parallel_loop(row: &ParallelLoop, code: &Code) -> String {
     let seconds = |ns: Option<i64>| OrNull(ns.map(exact_seconds));
-    object(&[
-        ("entry", &Text(&code.procedure(row.entry).name)),
-        ("splits", &OrNull(row.counts.map(|c| c.splits))),
-        ("steals", &OrNull(row.counts.map(|c| c.steals))),
-        ("stolen_seconds", &seconds(row.counts.map(|c| c.stolen_ns))),
-        ("mean_task_seconds", &seconds(row.mean_task_ns())),
-        ("mean_stolen_task_seconds", &seconds(row.mean_stolen_ns())),
-        ("shared_by", &row.shared_by),
-    ])
+    object!(
+        "entry": Text(&code.procedure(row.entry).name), "splits": OrNull(row.counts.map(|c| c.splits)),
+        "steals": OrNull(row.counts.map(|c| c.steals)),
+        "stolen_seconds": seconds(row.counts.map(|c| c.stolen_ns)),
+        "mean_task_seconds": seconds(row.mean_task_ns()),
+        "mean_stolen_task_seconds": seconds(row.mean_stolen_ns()), "shared_by": row.shared_by
+    )
 }
 
 fn location(code: &Code, at: Option<SourceLocation>) -> (OrNull<Text<'_>>, OrNull<u32>) {

@@ -206,28 +206,22 @@ impl Threads<'_> {
                 Column::Derived(expression) => expression.unit().to_string(),
                 _ => "seconds".to_owned(),
             };
-            object(&[("name", &Text(&self.name(*c))), ("unit", &Text(&unit))])
+            object!("name": Text(&self.name(*c)), "unit": Text(&unit))
         });
         let threads = threads.iter().map(|thread| {
             let value = |c: &Column<'_>| OrNull(value(*c, c.of(thread), false));
-            let own = members(&[
-                ("ordinal", &thread.ordinal),
-                ("tid", &thread.tid),
-                ("name", &Text(&thread.name)),
-                ("values", &map(columns.iter().map(|c| (self.name(*c), value(c))))),
-            ]);
+            let own = members!(
+                "ordinal": thread.ordinal, "tid": thread.tid, "name": Text(&thread.name),
+                "values": map(columns.iter().map(|c| (self.name(*c), value(c))))
+            );
             format!("{{{},{own}}}", process_fields(thread))
         });
-        let report = object(&[
-            ("schema", &Text(SCHEMA)),
-            ("program", &Text(program)),
-            ("context", &OrNull(self.context.map(Text))),
-            ("columns", &array(described)),
-            ("threads", &list(threads)),
-            ("processes", &list(processes.iter().map(|p| self.summary(p)))),
-            ("all", &self.summary(all)),
-            ("more", &self.more),
-        ]);
+        let report = object!(
+            "schema": Text(SCHEMA), "program": Text(program), "context": OrNull(self.context.map(Text)),
+            "columns": array(described), "threads": list(threads),
+            "processes": list(processes.iter().map(|p| self.summary(p))), "all": self.summary(all),
+            "more": self.more
+        );
         writeln!(out, "{report}")
     }
 
@@ -241,7 +235,7 @@ impl Threads<'_> {
         });
         let process = summary.process.as_ref();
         let process = process.map_or(String::new(), |p| format!("{},", process_fields(p)));
-        let own = members(&[("threads", &summary.threads), ("statistics", &map(columns))]);
+        let own = members!("threads": summary.threads, "statistics": map(columns));
         format!("{{{process}{own}}}")
     }
 

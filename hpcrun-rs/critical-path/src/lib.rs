@@ -27,6 +27,20 @@
 //! capacity `c` merges a copy of receive `i - c`. Oyama's paper omits these back-edges; without them the path
 //! of a fast producer beside a slow consumer is too short.
 //!
+//! ```
+//! use critical_path::{Settings, Site, Thread, ThreadClock, Tracker};
+//!
+//! let tracker = Tracker::new(Settings::default());
+//! let mut thread = Thread::new(&tracker, ThreadClock::new(), Site(1));
+//! // A task that is spawned, and that the same thread runs, while its own strand waits.
+//! let spawned = thread.copy(Site(2));
+//! let left = thread.begin(Some(spawned), Site(3));
+//! thread.end_and_merge(left, Site(4));
+//! thread.publish(Site(5));
+//! let report = tracker.report();
+//! assert!(report.span <= report.work);
+//! ```
+//!
 //! The map of the crate, from the bottom up:
 //!
 //! | module | duty |
@@ -35,7 +49,7 @@
 //! | `path` | shared, bounded lists of segments |
 //! | `savings` | time on the path, and saved by zeroing, for each procedure |
 //! | `near` | branches that are nearly as long as the path |
-//! | `levels` | how much the program does at each moment of its ideal execution |
+//! | `levels` | what a thread does at each moment of the program's ideal execution |
 //! | `sampled` | contexts on the path, and savings of functions, by samples |
 //! | `samples` | samples on their way from a signal handler |
 //! | `shares` | activity divided among contexts and functions, by samples |
@@ -73,17 +87,16 @@ mod tracker;
 use std::sync::{Mutex, MutexGuard};
 
 pub use clock::{Clock, ThreadClock};
-pub use hpc_formats::critical_path::{Place, ProcedureName, Quality};
-pub use levels::Levels;
+pub use hpc_formats::critical_path::{Levels, Place, ProcedureName, Quality};
 pub use path::{Edge, Segment, Site};
 pub use remote::key_of;
 pub use report::{ProcedureTimes, Report, to_json};
 pub use sampled::{Context, Function, Sampler};
 pub use samples::Samples;
 pub use savings::Procedure;
-pub use settings::{Moment, Settings, Trace};
+pub use settings::{Event, Moment, Settings, Trace};
 pub use strand::Strand;
-pub use thread::{Event, Thread};
+pub use thread::Thread;
 pub use tracker::{Lost, Tracker};
 
 /// What panicked with the lock held was a test's assertion: our own code with these locks does not panic.

@@ -20,7 +20,8 @@ use crate::path::{Edge, List, Segment, Site, Tree, remote};
 use crate::report::on_path;
 use crate::sampled::{ContextTree, OnPath};
 use crate::savings::Savings;
-use crate::thread::{Event, Thread};
+use crate::settings::Event;
+use crate::thread::Thread;
 use crate::tracker::{Lost, Tracker};
 
 /// Exports that a process keeps: the oldest are forgotten beyond.
@@ -152,8 +153,14 @@ impl<C: Clock> Thread<'_, C> {
     pub fn import(&mut self, remote: &RemoteStrand, at: impl Into<Event>) {
         self.keep_export();
         if remote.session != self.tracker.session() {
-            let untracked = remote.session == 0;
-            return self.lose(if untracked { Lost::Untracked } else { Lost::OtherSession });
+            let is_first = self.tracker.session() == self.tracker.first_session();
+            match remote.session {
+                0 if is_first => self.lose(Lost::Untracked),
+                // It was sent before the session had begun there.
+                0 => {}
+                _ => self.lose(Lost::OtherSession),
+            }
+            return;
         }
         let at = self.reach_if_active(at.into());
         let transition = self.transition(at, Edge::Message);
@@ -208,7 +215,14 @@ impl Tracker {
         let all = (first..next).map(|number| of(&number).map_or_else(unknown, &mut describe)).collect();
         let parts = contexts.parts.into_iter();
         let parts = parts.map(|(before, times)| (before, times.iter().map(on_path).collect()));
-        Rank { first, exports: all, segments: tree.segments, contexts: parts.collect(), ..Rank::default() }
+        Rank {
+            first,
+            exports: all,
+            segments: tree.segments,
+            contexts: parts.collect(),
+            levels: lock(&self.levels).of_rank(),
+            ..Rank::default()
+        }
     }
 
     /// What zeroing procedures saves at the longest of all ended strands, by their numbers in messages; and

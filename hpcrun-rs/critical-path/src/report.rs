@@ -1,7 +1,7 @@
 //! The result: the path, its length, and what they mean.
 
 use hpc_formats::address::CodeAddress;
-use hpc_formats::critical_path::{CriticalPath, Moment, Near, OnPath, Place, ProcedureName, Quality};
+use hpc_formats::critical_path::{CriticalPath, Moment, OnPath, Place, ProcedureName, Quality};
 
 use crate::lock;
 use crate::path::Site;
@@ -70,14 +70,7 @@ impl Tracker {
             report.burdened_span = longest.0.burdened;
             report.span_at_least = longest.0.grain.least;
             report.segments = longest.segments(&self.arena);
-            let near = longest.near().iter().map(|near| Near {
-                begin: near.begin,
-                end: near.end,
-                thread: Some(near.thread),
-                time: near.time,
-                slack: near.slack,
-            });
-            report.near = near.collect();
+            report.near = longest.near().iter().map(|branch| branch.near).collect();
             report.starts = lock(&self.starts).all();
             report.count_beside(self.settings.near_least);
             let savings = || longest.0.sampled.savings().into_iter().flat_map(Savings::all);

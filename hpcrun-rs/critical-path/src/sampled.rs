@@ -29,6 +29,11 @@ pub trait Sampler {
     /// The functions in the context that a record stands for, each once. The context is logical: that of a
     /// task begins with its spawner's.
     fn functions(&mut self, record: u32) -> Arc<[Function]>;
+    /// Whether the code is in a loop that only another thread can end: a wait.
+    fn waits(&mut self, record: u32) -> bool {
+        let _ = record;
+        false
+    }
     /// The same for events of different threads that are in equal contexts.
     fn place(&mut self, event: Site) -> Site {
         event

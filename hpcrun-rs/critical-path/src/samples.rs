@@ -100,7 +100,7 @@ impl Samples {
 
     /// A sample found the thread in a wait that costs CPU time, as `time` nanoseconds since the last one did.
     pub fn add_wait(&self, time: u64) {
-        add(&self.waited, time);
+        self.waited.fetch_add(time, Ordering::Relaxed);
     }
 
     #[inline]

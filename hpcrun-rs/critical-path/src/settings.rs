@@ -1,8 +1,11 @@
 //! How a program is tracked.
 //!
-//! One duty: the settings of a tracker, and what they are if nothing else is said.
+//! One duty: the settings of a tracker, what they are if nothing else is said, and the points of time that a
+//! tracker is told and tells.
 
 use hpc_formats::critical_path::{DIVIDED, Edge, MESSAGE, SHORT, SPAWNS};
+
+use crate::path::Site;
 
 /// How a program is tracked.
 #[derive(Debug, Clone, Copy)]
@@ -50,6 +53,22 @@ pub struct Moment {
     pub time: u64,
     /// The thread, by any number but 0; 0: none.
     pub thread: u32,
+}
+
+/// What happens to a thread: when, by its clock, and where. Made of a place alone, it happens when it is
+/// told.
+#[derive(Debug, Clone, Copy)]
+pub struct Event {
+    /// Activity is counted up to then.
+    pub(crate) time: Option<u64>,
+    /// Where.
+    pub place: Site,
+}
+
+impl From<Site> for Event {
+    fn from(place: Site) -> Event {
+        Event { time: None, place }
+    }
 }
 
 /// Keeps, for the calling thread, when strands go on after others.

@@ -18,44 +18,26 @@ const RECENT: usize = 16;
 
 /// The places of a program.
 #[derive(Debug, Default)]
-pub(crate) struct Starts(HashMap<Site, Sum>);
+pub(crate) struct Starts(HashMap<Site, Start<Site>>);
 
-/// What the events at a place have started.
-#[derive(Debug, Clone, Copy)]
-struct Sum {
-    edge: Edge,
-    /// The least length at which something began.
-    first: u64,
-    count: u64,
-    time: u64,
-}
-
-impl Sum {
-    fn add(&mut self, other: &Sum) {
-        self.first = self.first.min(other.first);
-        self.count += other.count;
-        self.time += other.time;
-    }
+/// They are of one place.
+fn add(known: &mut Start<Site>, other: &Start<Site>) {
+    known.first = known.first.min(other.first);
+    known.count += other.count;
+    known.time += other.time;
 }
 
 impl Starts {
-    fn add(&mut self, place: Site, sum: &Sum) {
-        let has_room = self.0.len() < MOST || self.0.contains_key(&place);
-        let place = if has_room { place } else { Site(0) };
+    fn add(&mut self, start: Start<Site>) {
+        let has_room = self.0.len() < MOST || self.0.contains_key(&start.place);
+        let place = if has_room { start.place } else { Site(0) };
         let known = self.0.entry(place);
-        known.and_modify(|known| known.add(sum)).or_insert(*sum);
+        known.and_modify(|known| add(known, &start)).or_insert(Start { place, ..start });
     }
 
-    /// The places, without what is on the path.
+    /// The places, where all is beside the path so far.
     pub(crate) fn all(&self) -> Vec<Start<Site>> {
-        let starts = self.0.iter().map(|(place, sum)| Start {
-            place: *place,
-            edge: sum.edge,
-            first: sum.first,
-            count: sum.count,
-            time: sum.time,
-            beside: sum.time,
-        });
+        let starts = self.0.values().map(|start| Start { beside: start.time, ..start.clone() });
         let mut starts: Vec<_> = starts.collect();
         starts.sort_by_key(|start| (start.first, start.place));
         starts
@@ -88,52 +70,45 @@ impl Started {
 
 /// What a thread has started and done, that is not among the program's [`Starts`] yet.
 #[derive(Debug)]
-pub(crate) struct Recent([Option<(Site, Sum)>; RECENT]);
+pub(crate) struct Recent([Option<Start<Site>>; RECENT]);
 
 impl Recent {
     pub(crate) fn new() -> Self {
-        Recent([None; RECENT])
+        Recent([const { None }; RECENT])
     }
 
     /// Something begins at a length, for an event at `place`. `false`: there is no room; see
     /// [`move_to`](Self::move_to).
     #[inline]
     pub(crate) fn begin(&mut self, place: Site, edge: Edge, first: u64) -> bool {
-        let sum = Sum { edge, first, count: 1, time: 0 };
+        let start = Start { place, edge, first, count: 1, time: 0, beside: 0 };
         match self.slot(place) {
-            Some((known, sums)) if *known == place => {
-                sums.add(&sum);
-                true
-            }
-            Some(_) => false,
-            free => {
-                *free = Some((place, sum));
-                true
-            }
+            Some(known) if known.place == place => add(known, &start),
+            Some(_) => return false,
+            free => *free = Some(start),
         }
+        true
     }
 
     /// What has begun for an event at `place` was active so long.
     #[inline]
     pub(crate) fn add(&mut self, place: Site, edge: Edge, time: u64) -> bool {
         let known = self.begin(place, edge, u64::MAX);
-        if let Some((_, sum)) = self.slot(place).as_mut().filter(|_| known) {
-            sum.count -= 1;
-            sum.time += time;
+        if let Some(start) = self.slot(place).as_mut().filter(|_| known) {
+            start.count -= 1;
+            start.time += time;
         }
         known
     }
 
     #[inline]
-    fn slot(&mut self, place: Site) -> &mut Option<(Site, Sum)> {
+    fn slot(&mut self, place: Site) -> &mut Option<Start<Site>> {
         let hash = place.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - RECENT.ilog2());
         &mut self.0[hash as usize % RECENT]
     }
 
     /// All of it becomes a part of the program's.
     pub(crate) fn move_to(&mut self, starts: &mut Starts) {
-        for (place, sum) in self.0.iter_mut().filter_map(Option::take) {
-            starts.add(place, &sum);
-        }
+        self.0.iter_mut().filter_map(Option::take).for_each(|start| starts.add(start));
     }
 }

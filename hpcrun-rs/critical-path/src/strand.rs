@@ -6,10 +6,11 @@
 
 use core::ptr;
 
+use hpc_formats::critical_path::Near;
 use hpcrun_abi::{RemoteStrand, SERIAL};
 
 use crate::grain::{Estimates, Grain};
-use crate::near::{Near, NearPaths};
+use crate::near::{Branch, NearPaths};
 use crate::path::{Arena, Edge, List, Local, Segment, Site};
 use crate::sampled::Sampled;
 use crate::savings::{Procedure, Savings, Times};
@@ -104,9 +105,7 @@ impl Spare {
     pub(crate) fn new() -> Self {
         Spare { nodes: Local::new(), strands: Vec::new() }
     }
-}
 
-impl Spare {
     /// A strand of any content, without a list.
     pub(crate) fn strand(&mut self) -> Strand {
         let spare = self.strands.pop();
@@ -332,14 +331,14 @@ impl Strand {
         if length <= chain.length {
             return;
         }
-        let branch = Near {
+        let near = Near {
             begin: chain.open.begin,
             end: transition.to,
-            thread: chain.open.thread,
+            thread: Some(chain.open.thread),
             time: chain.length - chain.open.closed,
             slack: length - chain.length,
-            since: chain.open.closed,
         };
+        let branch = Branch { near, since: chain.open.closed };
         let beside = core::mem::take(&mut chain.near);
         if branch.is_near(memory.settings) {
             chain.near.add(branch, &beside, memory.settings.near);
@@ -390,14 +389,14 @@ impl Strand {
     /// Remembers the branch `shorter` if it is nearly critical.
     #[inline]
     fn compare(&mut self, settings: &Settings, shorter: &Strand, since: u64) {
-        let branch = Near {
+        let near = Near {
             begin: shorter.0.open.begin,
             end: shorter.0.at,
-            thread: shorter.thread(),
+            thread: Some(shorter.thread()),
             time: shorter.0.length - since,
             slack: self.0.length - shorter.0.length,
-            since,
         };
+        let branch = Branch { near, since };
         if branch.is_near(settings) && self.0.near.wants(&branch) {
             self.0.near.add(branch, &shorter.0.near, settings.near);
         }
@@ -413,7 +412,7 @@ impl Strand {
         segments
     }
 
-    pub(crate) fn near(&self) -> &[Near] {
+    pub(crate) fn near(&self) -> &[Branch] {
         self.0.near.branches()
     }
 }

@@ -14,8 +14,9 @@ use crate::clock::ThreadClock;
 use crate::path::{Edge, Site};
 use crate::report::to_json;
 use crate::savings::Procedure;
+use crate::settings::Event;
 use crate::strand::Strand;
-use crate::thread::{Event, Thread};
+use crate::thread::Thread;
 use crate::tracker::{Lost, Tracker};
 
 /// A thread of a process with one tracker.
@@ -28,6 +29,9 @@ pub trait Host {
 
     /// 1 while the path is tracked.
     fn active() -> &'static AtomicU8;
+
+    /// A session is about to begin.
+    fn starts() {}
 
     /// [`Host::active`] has changed: tells the runtimes.
     fn changed();
@@ -289,12 +293,13 @@ unsafe extern "C" fn source<H: Host>(file: *const u8, length: usize, line: u32) 
 }
 
 extern "C" fn lose<H: Host>(cause: u32) {
-    active::<H, _>(|thread| thread.lose(Lost::from_number(cause)));
+    active::<H, _>(|thread| thread.lose(Lost::from_number(cause).unwrap_or(Lost::Unknown)));
 }
 
 extern "C" fn control<H: Host>(command: u32) {
     match command {
         PATH_START => {
+            H::starts();
             H::tracker().restart();
             H::active().store(1, Ordering::SeqCst);
         }

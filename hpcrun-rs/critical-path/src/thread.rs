@@ -19,7 +19,7 @@ use crate::path::{Edge, List, Site};
 use crate::sampled::{Context, Sampler};
 use crate::samples::Samples;
 use crate::savings::{Procedure, Savings};
-use crate::settings::Moment;
+use crate::settings::{Event, Moment};
 use crate::shares::Shares;
 use crate::starts::{self, Started};
 use crate::strand::{Memory, Spare, Strand, Transition};
@@ -33,22 +33,6 @@ const OTHER: u64 = 2_000;
 const AFTER_OTHER: u64 = 20_000;
 /// A thread that is active for so many nanoseconds after a wait has been told by nobody that it is over.
 const GOES_ON: u64 = 1_000;
-
-/// What happens to a thread: when, by its clock, and where. Made of a place alone, it happens when it is
-/// told.
-#[derive(Debug, Clone, Copy)]
-pub struct Event {
-    /// Activity is counted up to then.
-    time: Option<u64>,
-    /// Where.
-    pub place: Site,
-}
-
-impl From<Site> for Event {
-    fn from(place: Site) -> Event {
-        Event { time: None, place }
-    }
-}
 
 /// A thread that is tracked; it belongs to one thread of the program.
 pub struct Thread<'t, C> {
@@ -126,7 +110,18 @@ impl<'t, C: Clock> Thread<'t, C> {
     pub fn restart(&mut self, begin: Site) {
         if self.strand.0.of.session != self.tracker.session() {
             self.begin_session(begin);
+            self.last = self.clock.now();
         }
+    }
+
+    /// As [`restart`](Self::restart), where the session has begun when the thread's CPU clock showed `cpu`,
+    /// and the thread was active since. Any thread may call it, as [`Self::tell_from_outside`].
+    #[cold]
+    pub fn restart_at(&mut self, cpu: u64) {
+        if self.strand.0.of.session != self.tracker.session() {
+            self.begin_session(Site(0));
+        }
+        self.last = self.clock.at(cpu);
     }
 
     #[cold]
@@ -144,7 +139,6 @@ impl<'t, C: Clock> Thread<'t, C> {
         self.recent = Recent::new(self.tracker.settings.level);
         self.starts = starts::Recent::new();
         self.exported = None;
-        self.last = self.clock.now();
     }
 
     /// The thread's number, by which reports name it.
@@ -250,8 +244,11 @@ impl<'t, C: Clock> Thread<'t, C> {
     /// Counts the activity up to a time of the clock.
     #[inline]
     fn advance(&mut self, now: u64) {
-        let mut time = (now - self.last).saturating_sub(self.tracker.settings.operation_cost);
+        let mut time = now.saturating_sub(self.last).saturating_sub(self.tracker.settings.operation_cost);
         self.last = now;
+        if self.samples.are_there() {
+            self.take_samples();
+        }
         if self.has_waited || self.samples.found_wait() {
             time = self.leave_out_wait(time);
         }
@@ -265,9 +262,6 @@ impl<'t, C: Clock> Thread<'t, C> {
             self.totals.add_work(time, self.procedure);
             self.add_level(from);
             self.shares.add(time);
-        }
-        if self.samples.are_there() {
-            self.take_samples();
         }
         if self.answered != self.tracker.asked() {
             self.answer();
@@ -410,6 +404,10 @@ impl<'t, C: Clock> Thread<'t, C> {
         };
         let profile = sampler.profile();
         for (record, time) in taken {
+            if sampler.waits(record) {
+                self.samples.add_wait(time);
+                continue;
+            }
             let context = Context { profile, record };
             self.shares.sample(context, sampler.functions(record), time);
         }

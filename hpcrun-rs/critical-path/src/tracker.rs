@@ -9,10 +9,11 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use hpc_formats::critical_path::Place;
+use hpc_formats::critical_path::{Levels, Place};
+use hpc_formats::numbered;
 use hpcrun_abi as abi;
 
-use crate::levels::{self, Levels};
+use crate::levels;
 use crate::lock;
 use crate::path::{Arena, Site};
 use crate::remote::{Exports, key_of};
@@ -22,53 +23,35 @@ use crate::shares;
 use crate::starts::{self, Starts};
 use crate::strand::{Memory, Spare, Strand};
 
-/// Why an edge is missing from the result. The numbers are those of `hpcrun-abi`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-#[repr(u32)]
-pub enum Lost {
-    /// The other side was not tracked.
-    Untracked = abi::LOST_UNTRACKED,
-    /// The other side began before the tracking did, or belongs to an earlier one.
-    OtherSession = abi::LOST_OTHER_SESSION,
-    /// It is not known which event the other side was.
-    Unknown = abi::LOST_UNKNOWN,
-    /// A procedure beyond the most that are kept; its time is on the path without a name.
-    Procedure = abi::LOST_PROCEDURE,
-    /// What orders the threads is one of more objects or messages than are kept.
-    Room = abi::LOST_ROOM,
-    /// Samples of more contexts between two events than there is room for.
-    Sample = abi::LOST_SAMPLE,
-    /// The receiver's part in a synchronous send.
-    Synchronous = abi::LOST_SYNCHRONOUS,
-    /// What has ended a wait that was seen by samples alone.
-    Wait = abi::LOST_WAIT,
-}
-
-impl Lost {
-    /// By number.
-    pub(crate) const ALL: [Lost; 8] = [
-        Lost::Untracked,
-        Lost::OtherSession,
-        Lost::Unknown,
-        Lost::Procedure,
-        Lost::Room,
-        Lost::Sample,
-        Lost::Synchronous,
-        Lost::Wait,
-    ];
-
-    /// By number; an unknown number is an unknown cause.
-    pub fn from_number(number: u32) -> Lost {
-        Lost::ALL.get(number as usize).copied().unwrap_or(Lost::Unknown)
-    }
-
-    /// The name in reports.
-    pub fn name(self) -> &'static str {
-        let names =
-            ["untracked", "other-session", "unknown", "procedure", "room", "sample", "synchronous", "wait"];
-        names[self as usize]
+numbered! {
+    /// Why an edge is missing from the result.
+    Lost {
+        /// The other side was not tracked.
+        Untracked = 0, "untracked";
+        /// The other side began before the tracking did, or belongs to an earlier one.
+        OtherSession = 1, "other-session";
+        /// It is not known which event the other side was.
+        Unknown = 2, "unknown";
+        /// A procedure beyond the most that are kept; its time is on the path without a name.
+        Procedure = 3, "procedure";
+        /// What orders the threads is one of more objects or messages than are kept.
+        Room = 4, "room";
+        /// Samples of more contexts between two events than there is room for.
+        Sample = 5, "sample";
+        /// The receiver's part in a synchronous send.
+        Synchronous = 6, "synchronous";
+        /// What has ended a wait that was seen by samples alone.
+        Wait = 7, "wait";
     }
 }
+
+// The numbers of those that others report.
+const _: () = assert!(
+    Lost::Unknown as u32 == abi::LOST_UNKNOWN
+        && Lost::Procedure as u32 == abi::LOST_PROCEDURE
+        && Lost::Room as u32 == abi::LOST_ROOM
+        && Lost::Synchronous as u32 == abi::LOST_SYNCHRONOUS
+);
 
 /// Procedures that are told apart, and places in the source.
 const MOST_NAMES: usize = 4096;

@@ -72,9 +72,12 @@ unsafe extern "C" fn combine_all(
     }
 }
 
-/// The longer of two strands, merged with the other one. The order does not matter: processes may combine in
-/// different ones.
+/// The longer of two strands, merged with the other one; of two sessions, that of the later one alone. The
+/// order does not matter: processes may combine in different ones.
 fn combine(a: &RemoteStrand, b: &RemoteStrand) -> RemoteStrand {
+    if a.session != b.session {
+        return if a.session > b.session { *a } else { *b };
+    }
     let order = |s: &RemoteStrand| (s.length, std::cmp::Reverse((s.rank, s.export)));
     let (mut longer, shorter) = if order(a) > order(b) { (*a, b) } else { (*b, a) };
     longer.burdened = longer.burdened.max(shorter.burdened);

@@ -1,7 +1,7 @@
 //! The functions for the library that observes calls of message-passing libraries (`hpcrun-mpi`). It is
 //! preloaded beside this one into processes that a launcher of jobs has started.
 
-use crate::events;
+use crate::{events, writer};
 use critical_path::Lost;
 use hpcrun_abi::{ABI_VERSION, CALL_UNTRACKED, Entered, MessageTable, RemoteStrand};
 use hpcrun_core::logical::agents;
@@ -49,10 +49,13 @@ extern "C" fn enter(address: u64, sends: bool, waits: bool) -> Entered {
 unsafe extern "C" fn leave(at: u64, from: *const RemoteStrand, is_over: bool) {
     // SAFETY: null, or the caller's strand.
     let from = unsafe { from.as_ref() };
+    if let Some(from) = from.filter(|_| at == CALL_UNTRACKED) {
+        writer::start_with(from.session);
+    }
     threads::current().inspect(|thread| thread.leave_call(at, from, is_over));
 }
 
 extern "C" fn lose(cause: u32) {
-    let cause = Lost::from_number(cause);
+    let cause = Lost::from_number(cause).unwrap_or(Lost::Unknown);
     events::amend(|tracked| tracked.thread.lose(cause));
 }

@@ -58,6 +58,10 @@ impl Host for Process {
         path::active()
     }
 
+    fn starts() {
+        threads::live().for_each(|thread| thread.start_path());
+    }
+
     fn changed() {
         let known = |t: &RuntimeTable| t.size as usize >= size_of::<RuntimeTable>();
         for (_, runtime) in activity::runtimes().filter(|(_, t)| known(t)) {

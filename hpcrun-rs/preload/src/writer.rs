@@ -11,11 +11,14 @@ use hpcrun_core::{image, path, session, system};
 use std::ffi::{c_int, c_void};
 use std::io::Write as _;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::{mem, ptr};
 
 /// Threads are asked how far they are, and have so many nanoseconds to answer by their next events.
 const PATIENCE_NS: i64 = 100_000_000;
 
+/// A message has started the session before this process's own signal.
+static IS_EARLY: Mutex<bool> = Mutex::new(false);
 /// Signals that have come.
 static SIGNALS: AtomicU32 = AtomicU32::new(0);
 
@@ -91,17 +94,38 @@ fn write() {
 }
 
 fn start_or_stop() {
+    let mut is_early = IS_EARLY.lock().unwrap_or_else(PoisonError::into_inner);
+    if std::mem::take(&mut *is_early) && path::is_active() {
+        return;
+    }
     let was_active = path::is_active();
     if was_active {
         session::stop_path();
     }
     runtime::control_path(!was_active);
+    say(if was_active { "written, and no longer tracked" } else { "tracked from now on" });
+}
+
+/// A message has come from a process in this session, which starts it here as well: it is after the start
+/// there, so all that follows must be. What was sent before belongs to no session, whenever it comes.
+pub(crate) fn start_with(session: u32) {
+    let is_later = || path::tracker().is_some_and(|tracker| tracker.session() < session);
+    if path::is_active() || !is_later() {
+        return;
+    }
+    let mut is_early = IS_EARLY.lock().unwrap_or_else(PoisonError::into_inner);
+    if is_later() {
+        while is_later() {
+            runtime::control_path(true);
+        }
+        *is_early = true;
+        say("tracked from now on, as where a message has come from");
+    }
+}
+
+/// What has become of the path.
+fn say(text: &str) {
     let pid = std::process::id();
-    let text = if was_active {
-        format!("process {pid}: the critical path is written, and no longer tracked")
-    } else {
-        format!("process {pid}: the critical path is tracked from now on")
-    };
     // A closed standard error is ignored: a panic would end the program.
-    let _ = writeln!(std::io::stderr(), "hpcrun-rs: {text}");
+    let _ = writeln!(std::io::stderr(), "hpcrun-rs: process {pid}: the critical path is {text}");
 }

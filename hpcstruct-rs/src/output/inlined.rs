@@ -1,18 +1,19 @@
-//! The table by which a program's critical path knows inlined procedures ([`hpc_formats::inlined`]).
+//! The table by which a program's critical path knows inlined procedures, and loops that only another thread
+//! can end ([`hpc_formats::inlined`]).
 //!
 //! A procedure is one whatever code it is inlined in, as in views: what has one name and, where there are
 //! several procedures of that name, one declaration.
 
 use crate::known::origin_of_module;
 use crate::{Options, StructError, analyse};
-use hpc_formats::inlined::{Around, Builder, identity};
+use hpc_formats::inlined::{Around, Builder, SPINS, identity};
 use hpc_formats::structure::{
-    Origin, ProcedureId, Scope, ScopeId, ScopeKind, SourceLine, StringId, Structure,
+    Origin, ProcedureId, SPIN_LOOP, Scope, ScopeId, ScopeKind, SourceLine, StringId, Structure,
 };
 use std::collections::HashMap;
 use std::path::Path;
 
-/// Adds the load module at `path`, unless it is the system's or has no inlined code.
+/// Adds the load module at `path`, unless it is the system's or has neither.
 ///
 /// # Errors
 /// As [`analyse`].
@@ -20,9 +21,8 @@ pub fn add(builder: &mut Builder, path: &Path, threads: usize) -> Result<(), Str
     if origin_of_module(&path.to_string_lossy()) == Some(Origin::System) {
         return Ok(());
     }
-    let options = Options { loops: false, threads, ..Options::default() };
-    let structure = analyse(path, &options)?;
-    if !structure.scopes.is_empty() {
+    let structure = analyse(path, &Options { threads, ..Options::default() })?;
+    if structure.scopes.iter().any(|scope| is_inlined(scope) || spins(&structure, scope)) {
         add_structure(builder, &structure);
     }
     Ok(())
@@ -30,7 +30,7 @@ pub fn add(builder: &mut Builder, path: &Path, threads: usize) -> Result<(), Str
 
 fn add_structure(builder: &mut Builder, structure: &Structure) {
     builder.begin_module(identity(&structure.build_id, &structure.module));
-    let mut numbers = Numbers::new(structure);
+    let mut numbers = structure.scopes.iter().any(is_inlined).then(|| Numbers::new(structure));
     // Spans of one list of scopes are consecutive, or nearly so.
     let mut known: HashMap<(ProcedureId, Option<ScopeId>), Vec<Around>> = HashMap::new();
     let mut end = None;
@@ -42,9 +42,13 @@ fn add_structure(builder: &mut Builder, structure: &Structure) {
             builder.add(end, &[]);
         }
         end = Some(next);
-        let around = known
-            .entry((span.procedure, span.scope))
-            .or_insert_with(|| numbers.around(span.procedure, &structure.scope_chain(span)));
+        let around = known.entry((span.procedure, span.scope)).or_insert_with(|| {
+            let scopes = structure.scope_chain(span);
+            let around = numbers.as_mut().map(|numbers| numbers.around(span.procedure, &scopes));
+            let mut scopes = scopes.iter().filter_map(|id| structure.scopes.get(id.0 as usize));
+            let waits = scopes.any(|scope| spins(structure, scope)).then_some(SPINS);
+            around.into_iter().flatten().chain(waits).collect()
+        });
         builder.add(start, around);
     }
     end.into_iter().for_each(|end| builder.add(end, &[]));
@@ -96,6 +100,10 @@ impl<'a> Numbers<'a> {
         }
         around
     }
+}
+
+fn spins(structure: &Structure, scope: &Scope) -> bool {
+    scope.kind == ScopeKind::Loop && structure.string(scope.name).starts_with(SPIN_LOOP)
 }
 
 fn is_inlined(scope: &Scope) -> bool {

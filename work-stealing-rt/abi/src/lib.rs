@@ -228,23 +228,14 @@ pub const EDGE_WAKE: u32 = 7;
 /// Edge: a message from another process, or to an event handler.
 pub const EDGE_MESSAGE: u32 = 8;
 
-/// Cause of a lost edge: the other side was not tracked.
-pub const LOST_UNTRACKED: u32 = 0;
-/// Cause of a lost edge: the other side began before the tracking did.
-pub const LOST_OTHER_SESSION: u32 = 1;
 /// Cause of a lost edge: it is not known which event the other side was.
 pub const LOST_UNKNOWN: u32 = 2;
 /// No edge, but a name: a procedure beyond the most that are kept.
 pub const LOST_PROCEDURE: u32 = 3;
 /// Cause of a lost edge: what orders the threads is one of more objects or messages than are kept.
 pub const LOST_ROOM: u32 = 4;
-/// No edge, but samples: of more contexts between two events of a thread than are kept.
-pub const LOST_SAMPLE: u32 = 5;
-
 /// Cause of a lost edge: the receiver's part in a synchronous send.
 pub const LOST_SYNCHRONOUS: u32 = 6;
-/// Cause of a lost edge: what has ended a wait that was seen by samples alone.
-pub const LOST_WAIT: u32 = 7;
 
 /// Command of [`PathTable::control`]: stop tracking.
 pub const PATH_STOP: u32 = 0;

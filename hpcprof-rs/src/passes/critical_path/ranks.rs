@@ -10,7 +10,9 @@ use crate::model::critical_path::{CriticalPath, Procedure, Segment};
 use crate::model::hash::FastMap;
 use crate::model::warnings::Warnings;
 use crate::sources::measurements::ProcessInput;
-use hpc_formats::critical_path::{self as file, Edge, OnPath, Place, ProcedureName, Rank, RankShare, Site};
+use hpc_formats::critical_path::{
+    self as file, Edge, Levels, OnPath, Place, ProcedureName, Rank, RankShare, Site,
+};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
@@ -109,11 +111,14 @@ fn join_one(
             faster_span: span,
         }));
     }
+    let mut levels = Levels::default();
     for (rank, index) in &job {
         processes[*index].rank = Some(*rank);
-        if let Some(path) = &mut processes[*index].critical_path {
-            path.rank = None;
-        }
+        let part = processes[*index].critical_path.as_mut().and_then(|path| path.rank.take());
+        part.into_iter().for_each(|part| levels.join(part.levels));
+    }
+    if let Some(path) = &mut processes[last].critical_path {
+        path.levels = levels.of(span);
     }
     let missing: Vec<String> =
         (0..ranks.min(1 << 20)).filter(|rank| !job.contains_key(rank)).map(|rank| rank.to_string()).collect();
@@ -242,8 +247,6 @@ fn assemble_one(job: &Job, parts: &BTreeMap<usize, (u32, CriticalPath)>) -> Opti
     joined.segments.clear();
     joined.starts = parts.values().flat_map(|(_, part)| part.starts.iter().cloned()).collect();
     join_starts(&mut joined.starts);
-    // A rank does not know what the others do at the same time.
-    joined.levels.clear();
     joined.series.clear();
     for process in &job.order {
         let (rank, part) = parts.get(process)?;
@@ -344,6 +347,13 @@ mod tests {
         segment(Site::Remote { rank, export }, Edge::Message, time)
     }
 
+    /// In buckets of so many nanoseconds.
+    fn levels(width: u64, from: u64, to: u64) -> Levels {
+        let mut levels = Levels::new(width);
+        levels.add(from, to);
+        levels
+    }
+
     fn sender() -> ProcessInput {
         let on_path = |time| OnPath { profile: 1, record: 2, time };
         let export = |length, time, before| Export {
@@ -362,13 +372,15 @@ mod tests {
             ],
             contexts: vec![(None, vec![on_path(3)]), (Some(0), vec![on_path(4)])],
             exports: vec![export(25, 5, Some(0)), export(50, 21, Some(1))],
+            levels: levels(1, 0, 60),
             ..Rank::default()
         };
         process(0, 60, vec![segment(Site::Unknown, Edge::Start, 60)], part)
     }
 
     fn receiver(export: u32, time: u64) -> ProcessInput {
-        let part = Rank { savings: vec![(7, 35)], ..Rank::default() };
+        let levels = levels(4, time, time + 20);
+        let part = Rank { savings: vec![(7, 35)], levels, ..Rank::default() };
         process(2, time + 20, vec![remote(0, export, time), segment(Site::Unknown, Edge::Message, 20)], part)
     }
 
@@ -386,6 +398,8 @@ mod tests {
         // Without the procedure the sender's end counts, too: 70 - min(35, 70 - 60 + 10).
         let times = |path: &file::CriticalPath| (path.procedures[0].on_path, path.procedures[0].zeroed_span);
         assert_eq!((times(&sender), times(&receiver)), ((30, 50), (5, 50)));
+        let levels = receiver.levels.iter().map(|l| (l.cores, l.time, l.work));
+        assert_eq!(Vec::from_iter(levels), [(1, 62, 64), (2, 8, 16)], "from 50 to 60 there are two");
     }
 
     #[test]

@@ -42,11 +42,13 @@ struct Context {
     functions: Functions,
     /// A hash of its call path.
     path: u64,
+    /// Its code is in a loop that only another thread can end.
+    waits: bool,
 }
 
 impl Context {
     fn empty() -> Context {
-        Context { functions: Arc::from([]), path: 0 }
+        Context { functions: Arc::from([]), path: 0, waits: false }
     }
 }
 
@@ -62,7 +64,7 @@ pub(crate) struct ThreadSamples {
 #[derive(Default)]
 struct Known {
     contexts: HashMap<u32, Context>,
-    functions: HashMap<u64, Functions>,
+    functions: HashMap<u64, (Functions, bool)>,
 }
 
 /// A record of a profile under construction.
@@ -145,7 +147,8 @@ impl ThreadSamples {
         for (at, lip) in inner.into_iter().rev() {
             let is_note = self.record(at).is_some_and(|r| r.kind == RecordKind::Note as u32);
             if is_note {
-                context.functions = with(&context.functions, &known.functions(CodeAddress(lip)));
+                let (functions, waits) = known.functions(CodeAddress(lip));
+                (context.functions, context.waits) = (with(&context.functions, &functions), waits);
                 context.path = (context.path.rotate_left(5) ^ lip).wrapping_mul(0x9e37_79b9_7f4a_7c15);
             }
             known.contexts.insert(at, context.clone());
@@ -177,9 +180,9 @@ impl ThreadSamples {
 }
 
 impl Known {
-    fn functions(&mut self, address: CodeAddress) -> Functions {
+    fn functions(&mut self, address: CodeAddress) -> (Functions, bool) {
         let known = self.functions.entry(address.0);
-        Arc::clone(known.or_insert_with(|| functions::at(address)))
+        known.or_insert_with(|| functions::at(address)).clone()
     }
 }
 
@@ -203,6 +206,10 @@ impl Sampler for Contexts {
     fn functions(&mut self, record: u32) -> Functions {
         let known = self.0.known();
         known.map_or(Arc::from([]), |mut known| self.0.context_of(&mut known, record).functions)
+    }
+
+    fn waits(&mut self, record: u32) -> bool {
+        self.0.known().is_some_and(|mut known| self.0.context_of(&mut known, record).waits)
     }
 
     fn place(&mut self, site: Site) -> Site {

@@ -11,7 +11,7 @@ use critical_path::Function;
 use hpc_formats::address::CodeAddress;
 use hpc_formats::critical_path::ProcedureName;
 use hpc_formats::environment::ENV_INLINED;
-use hpc_formats::inlined::{Around, Table, identity};
+use hpc_formats::inlined::{Around, SPINS, Table, identity};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -41,19 +41,30 @@ pub(super) fn open() {
     TABLE.get_or_init(|| Table::new(memory::map_file(variable(ENV_INLINED)?.as_ref())?));
 }
 
-/// The functions with code at an address; none if there is no address, or no description of its code.
-pub(super) fn at(address: CodeAddress) -> Functions {
-    let found = loadmap::with_current(|snapshot| in_snapshot(snapshot, address));
+/// The functions with code at an address, none if there is no address, or no description of its code; and
+/// whether it is in a loop that only another thread can end.
+pub(super) fn at(address: CodeAddress) -> (Functions, bool) {
+    let found = loadmap::with_current(|snapshot| {
+        let mut modules = snapshot.modules().iter();
+        let module = modules.find(|m| m.id == address.module())?;
+        let around = around(module, address);
+        let procedures = around.iter().filter(|around| **around != SPINS).map(|a| {
+            let key = format!("{}#{}", module.path, a.procedure);
+            named(&key, ProcedureName::Function(address, a.depth))
+        });
+        let mut functions: Vec<Function> = procedures.collect();
+        functions.sort_unstable();
+        let functions = match functions.is_empty() {
+            true => function_at(snapshot, module, address).unwrap_or_default(),
+            false => functions.into(),
+        };
+        Some((functions, around.contains(&SPINS)))
+    });
     found.flatten().unwrap_or_default()
 }
 
-fn in_snapshot(snapshot: &Snapshot, address: CodeAddress) -> Option<Functions> {
-    let mut modules = snapshot.modules().iter();
-    let module = modules.find(|m| m.id == address.module())?;
-    let inlined = inlined(module, address);
-    if !inlined.is_empty() {
-        return Some(inlined.into());
-    }
+/// The function of the machine code alone.
+fn function_at(snapshot: &Snapshot, module: &Module, address: CodeAddress) -> Option<Functions> {
     let start = loadmap::function_at(snapshot, address)?;
     let function = match super::is_in_job() {
         true => {
@@ -65,20 +76,14 @@ fn in_snapshot(snapshot: &Snapshot, address: CodeAddress) -> Option<Functions> {
     Some([function].into())
 }
 
-/// The functions by the table, if it has the module.
-fn inlined(module: &Module, address: CodeAddress) -> Vec<Function> {
+/// What the table says, if it has the module.
+fn around(module: &Module, address: CodeAddress) -> Vec<Around> {
     let find = || {
         let table = TABLE.get()?.as_ref()?;
         let module = table.module(identity(&module.build_id, &module.path))?;
-        Some(table.around(module, address.offset()))
+        Some(table.around(module, address.offset()).collect())
     };
-    let number = |a: Around| {
-        let key = format!("{}#{}", module.path, a.procedure);
-        named(&key, ProcedureName::Function(address, a.depth))
-    };
-    let mut functions: Vec<Function> = find().into_iter().flatten().map(number).collect();
-    functions.sort_unstable();
-    functions
+    find().unwrap_or_default()
 }
 
 /// The number of a function by what is the same in all processes: a hash.

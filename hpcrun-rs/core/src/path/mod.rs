@@ -36,7 +36,7 @@ use hpc_formats::critical_path::{Moment, SPAWNS};
 use objects::Objects;
 use std::cell::UnsafeCell;
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, Ordering, compiler_fence};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering, compiler_fence};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// What the threads of a process image share. Never freed.
@@ -223,6 +223,8 @@ pub struct ThreadPath {
     /// Where the signal handler leaves samples: that of `tracked`, or null.
     samples: AtomicPtr<ThreadSamples>,
     ordinal: AtomicU32,
+    /// The thread's CPU time when the session began, nanoseconds, plus one, until the thread has heard of it.
+    since: AtomicU64,
     /// Events are ignored: another thread, or process, has the same thread-local storage, or see
     /// [`Self::ignore`].
     is_shared: AtomicBool,
@@ -236,7 +238,23 @@ impl ThreadPath {
     /// The thread that uses this from now on, by its ordinal.
     pub fn name(&self, ordinal: u32) {
         self.ordinal.store(ordinal, Ordering::Relaxed);
+        self.since.store(0, Ordering::Relaxed);
         self.is_shared.store(false, Ordering::Relaxed);
+    }
+
+    /// A session begins when the thread, which is active, has used so much CPU time.
+    pub fn starts_at(&self, cpu: u64) {
+        self.since.store(cpu + 1, Ordering::Relaxed);
+    }
+
+    /// Begins the session where [`Self::starts_at`] has said.
+    #[inline]
+    fn catch_up(&self, tracked: &mut Tracked) {
+        if self.since.load(Ordering::Relaxed) != 0 {
+            let since = self.since.swap(0, Ordering::Relaxed);
+            tracked.end_wait();
+            tracked.thread.restart_at(since - 1);
+        }
     }
 
     /// The thread belongs to a message-passing library: its activity is none of the program's.
@@ -275,7 +293,10 @@ impl ThreadPath {
                 if slot.is_none() {
                     *slot = self.enter(path, first);
                 }
-                slot.as_deref_mut().map(act)
+                slot.as_deref_mut().map(|tracked| {
+                    self.catch_up(tracked);
+                    act(tracked)
+                })
             }
             _ => None,
         };
@@ -358,7 +379,10 @@ impl ThreadPath {
     /// As [`Self::publish`], for another thread, which may run: its activity counts, and it `ends` here or
     /// goes on unheeded. `cpu`: its CPU clock, in nanoseconds.
     pub fn tell_from_outside(&self, cpu: u64, ends: bool) {
-        self.after_finish(|tracked| tracked.thread.tell_from_outside(cpu, ends));
+        self.after_finish(|tracked| {
+            self.catch_up(tracked);
+            tracked.thread.tell_from_outside(cpu, ends);
+        });
     }
 
     fn after_finish(&self, act: impl FnOnce(&mut Tracked)) -> bool {

@@ -55,10 +55,11 @@ impl Tracked {
 
     pub(super) fn end(&mut self, name: usize) {
         self.end_wait();
-        let Some(left) = self.left.take() else {
-            return self.thread.publish(self.routine);
+        let ended = match self.left.take() {
+            Some(left) => self.thread.end(left, self.routine),
+            // It has begun before the session.
+            None => self.thread.copy(self.routine),
         };
-        let ended = self.thread.end(left, self.routine);
         let copy = self.thread.share(&ended);
         self.thread.finish(copy);
         self.leave_at(name, ended, |thread, object, ended| {
@@ -116,6 +117,7 @@ impl Tracked {
         }
     }
 
+    /// Has released a lock, or leaves a copy of the strand at an object for all that [follow](Self::follow).
     #[inline]
     pub fn release(&mut self, lock: usize, at: Event) {
         let copy = self.thread.copy(at);
@@ -127,11 +129,6 @@ impl Tracked {
             lock.share(thread, copy);
             None
         });
-    }
-
-    /// Leaves a copy of the strand at an object, for all that [follow](Self::follow).
-    pub fn leave_copy(&mut self, object: usize, at: Event) {
-        self.release(object, at);
     }
 
     /// Waits for all that was left at an object so far, which stays there.
@@ -298,10 +295,10 @@ impl Tracked {
             let queue = object.queue(|old| thread.discard(old));
             take_first(thread, queue)
         });
-        match received {
-            Some(Received::Strand(strand)) => self.merge(strand, at, edge),
-            Some(Received::Free) => {}
-            Some(Received::Unknown) | None => self.thread.lose(Lost::Untracked),
+        match received.flatten() {
+            Some(Some(strand)) => self.merge(strand, at, edge),
+            Some(None) => {}
+            None => self.thread.lose(Lost::Untracked),
         }
     }
 
@@ -396,27 +393,16 @@ fn both(thread: &mut OwnThread, earlier: Option<Strand>, copy: Strand) -> Strand
     }
 }
 
-/// What a receive finds.
-enum Received {
-    Strand(Strand),
-    /// It needs no send.
-    Free,
-    /// Its send was not seen.
-    Unknown,
-}
-
-fn take_first(thread: &mut OwnThread, queue: &mut Queue) -> Received {
+/// What a receive finds; no strand if it needs no send. `None`: its send was not seen.
+fn take_first(thread: &mut OwnThread, queue: &mut Queue) -> Option<Option<Strand>> {
     if queue.free > 0 {
         queue.free -= 1;
-        return Received::Free;
+        return Some(None);
     }
-    let Some(first) = queue.sent.front_mut() else {
-        return Received::Unknown;
-    };
+    let first = queue.sent.front_mut()?;
     first.received += 1;
     if first.received < first.receivers {
-        return Received::Strand(thread.share(&first.strand));
+        return Some(Some(thread.share(&first.strand)));
     }
-    let first = queue.sent.pop_front();
-    first.map_or(Received::Unknown, |first| Received::Strand(first.strand))
+    queue.sent.pop_front().map(|first| Some(first.strand))
 }

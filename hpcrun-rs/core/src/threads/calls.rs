@@ -85,7 +85,14 @@ impl OwnThread {
                 }
             }
         }
-        if site != CALL_UNTRACKED {
+        if site == CALL_UNTRACKED {
+            // A message may just have started the session.
+            if let Some(from) = from.filter(|_| path::is_active()) {
+                let here = self.context(None).unwrap_or(Site(0));
+                let import = |thread: &mut path::OwnThread| thread.import(from, here);
+                self.path.with(|tracked| Some(&mut tracked.thread).filter(|t| !t.is_idle()).map(import));
+            }
+        } else {
             self.path.with(|tracked| match from {
                 Some(from) if is_over => tracked.thread.resume_after(from, Site(site)),
                 Some(from) => tracked.thread.import(from, Site(site)),

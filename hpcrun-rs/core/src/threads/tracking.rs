@@ -4,7 +4,7 @@
 
 use super::lifecycle::wait_until;
 use super::{OwnThread, SharedThread};
-use crate::activity;
+use crate::activity::{self, State};
 use crate::path::{self, ThreadPath, Tracked};
 use crate::unwind::Registers;
 use critical_path::{Event, Site, Strand};
@@ -58,7 +58,9 @@ impl OwnThread {
     /// The thread begins with this start routine. `spawned` is its spawner's strand, `creation` its creation
     /// context.
     pub fn begin_path(&self, spawned: Option<Strand>, creation: (u32, u32), routine: u64) {
-        if path::is_active() {
+        if !path::is_active() {
+            self.begin_main_path();
+        } else {
             let at = site_of(creation);
             self.path.with(|tracked| {
                 tracked.begin(spawned, name(), at, Site(routine));
@@ -69,9 +71,9 @@ impl OwnThread {
         }
     }
 
-    /// The main thread begins, or the only one of a forked child.
+    /// The main thread begins, or the only one of a forked child; or another one, while nothing is tracked.
     pub fn begin_main_path(&self) {
-        if path::is_active() {
+        if path::is_configured() {
             self.path.with(|_| ());
         }
     }
@@ -94,6 +96,14 @@ impl SharedThread {
     pub fn publish_own_path(&self) -> bool {
         // A program's signal handler may end the process in the middle of an event.
         self.is_own() && !self.path.is_inside() && self.path.publish()
+    }
+
+    /// A session begins. A thread that waits, or is a runtime's, joins it with its next event; of one that
+    /// works, what it does from now on counts.
+    pub fn start_path(&self) {
+        if self.listing.slot().state() == State::Working {
+            self.path.starts_at(self.cpu.read());
+        }
     }
 
     /// As [`Self::publish_own_path`], for another thread: its activity counts, and it `ends` here or not.

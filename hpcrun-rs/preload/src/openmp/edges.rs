@@ -63,7 +63,7 @@ impl Team {
     pub(super) fn fork(from: usize) -> Team {
         let number = number();
         if number != 0 {
-            tell(Place::of_call(from), |tracked, at| tracked.leave_copy(object(number, FORK), at));
+            tell(Place::of_call(from), |tracked, at| tracked.release(object(number, FORK), at));
         }
         Team { number, rounds: AtomicU32::new(0) }
     }
@@ -133,9 +133,9 @@ pub(super) fn arrive(thread: &OwnThread, from: usize) {
     let Some(part) = part(thread) else { return };
     let (team, round) = (part.team.get(), part.round.get());
     tell(Place::of_call(from), |tracked, at| {
-        tracked.leave_copy(barrier(team, round), at);
+        tracked.release(barrier(team, round), at);
         // Of the last barrier of a region nobody may tell that it was passed.
-        tracked.leave_copy(object(team, JOIN), at);
+        tracked.release(object(team, JOIN), at);
         if let Some(old) = round.checked_sub(KEPT) {
             tracked.forget(barrier(team, old));
         }
@@ -226,7 +226,7 @@ impl Spawned {
             return Spawned { parent, ..none };
         }
         let around = part(thread).map_or(0, |part| part.team.get());
-        tell(Place::of_call(from), |tracked, at| tracked.leave_copy(object(number, SPAWN), at));
+        tell(Place::of_call(from), |tracked, at| tracked.release(object(number, SPAWN), at));
         Spawned { number, parent, around, ..none }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Such a loop reads memory and writes none, calls nobody, and no register keeps a value from one turn to the
 //! next: nothing that it does itself can end it. One that has `pause` says so. Only innermost loops of one
-//! piece are looked at, from their header on.
+//! piece are looked at.
 
 use super::loaded_image::LoadedImage;
 use crate::code::ProcedureLoops;
@@ -20,19 +20,22 @@ pub(crate) fn mark(found: &mut ProcedureLoops, memory: &LoadedImage<'_>) {
     for region in &found.regions {
         let (range, own) = (&region.range, &mut found.loops[region.inner as usize]);
         let length = range.end - range.start;
-        if length <= MOST_BYTES && own.header == range.start && pieces[region.inner as usize] == 1 {
+        if length <= MOST_BYTES && range.contains(&own.header) && pieces[region.inner as usize] == 1 {
             let bytes = memory.bytes(range.start).and_then(|bytes| bytes.get(..length as usize));
-            own.spins = bytes.is_some_and(spins);
+            own.spins = bytes.is_some_and(|bytes| spins(bytes, (own.header - range.start) as usize));
         }
     }
 }
 
-fn spins(bytes: &[u8]) -> bool {
+/// A turn begins at the header.
+fn spins(bytes: &[u8], header: usize) -> bool {
+    let (last, first) = bytes.split_at(header);
+    let turn = [first, last].map(|bytes| Decoder::new(64, bytes, DecoderOptions::NONE));
     let mut factory = InstructionInfoFactory::new();
     let (mut kept, mut written, mut fresh): (Vec<Register>, Vec<Register>, Vec<Register>) =
         Default::default();
     let (mut reads, mut writes, mut pauses, mut branches) = (false, false, false, false);
-    for instruction in Decoder::new(64, bytes, DecoderOptions::NONE) {
+    for instruction in turn.into_iter().flatten() {
         match instruction.flow_control() {
             FlowControl::Next => {}
             FlowControl::ConditionalBranch | FlowControl::UnconditionalBranch => branches = true,
@@ -92,6 +95,7 @@ mod tests {
                 true,
             ),
             ("mov eax,1; xchg [rdi],eax; test; jne", b"\xb8\x01\0\0\0\x87\x07\x85\xc0\x75\xf5\xc3", true),
+            ("jmp; pause; mov eax,[rdi]; test; je", b"\xeb\x02\xf3\x90\x8b\x07\x85\xc0\x74\xf8\xc3", true),
             // A search, a list, a count, a sum in memory, a call.
             ("inc rdi; cmp byte [rdi],0; jne", &[0x48, 0xff, 0xc7, 0x80, 0x3f, 0, 0x75, 0xf8, 0xc3], false),
             ("mov rdi,[rdi]; test; jne", &[0x48, 0x8b, 0x3f, 0x48, 0x85, 0xff, 0x75, 0xf8, 0xc3], false),
