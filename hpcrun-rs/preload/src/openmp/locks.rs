@@ -6,6 +6,7 @@ use super::libgomp::{Arguments, Stack, interpose};
 use crate::events::{self, Place};
 use hpcrun_core::session;
 use hpcrun_core::threads;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 interpose! { acquire_first:
     omp_set_lock omp_set_nest_lock omp_set_lock_ omp_set_nest_lock_ GOMP_critical_name_start
@@ -58,6 +59,13 @@ lock_of! {
     acquire_atomic release_atomic |_| &raw const ATOMIC as usize;
 }
 
+/// Whether nobody has a lock of libgomp's: its first word is 0. That of an initialised one of libomp's is not.
+fn is_free(lock: usize) -> bool {
+    let nameless = [0, &raw const UNNAMED as usize, &raw const ATOMIC as usize];
+    // SAFETY: the caller's lock, in which the runtime reads and writes such words.
+    !nameless.contains(&lock) && unsafe { AtomicU32::from_ptr(lock as *mut u32) }.load(Ordering::Relaxed) == 0
+}
+
 unsafe fn acquire(entry: &Entry, from: usize, arguments: Arguments, lock: usize) -> usize {
     let real = entry.of_call(from);
     let thread = threads::current().filter(|_| session::is_running());
@@ -69,7 +77,11 @@ unsafe fn acquire(entry: &Entry, from: usize, arguments: Arguments, lock: usize)
         thread.inspect(|thread| thread.end_expected_pause());
         0
     };
-    events::wait_for_lock(Place::of_call(from), lock, false, wait);
+    let place = Place::of_call(from);
+    match is_free(lock) {
+        true => events::acquired(place, lock, false, wait()),
+        false => events::wait_for_lock(place, lock, false, wait),
+    };
     0
 }
 
