@@ -59,7 +59,7 @@ lock_of! {
     acquire_atomic release_atomic |_| &raw const ATOMIC as usize;
 }
 
-/// Whether nobody has a lock of libgomp's: its first word is 0. That of an initialised one of libomp's is not.
+/// Whether nobody has a lock of libgomp: its first word is 0. That of an initialised one of libomp is not.
 fn is_free(lock: usize) -> bool {
     let nameless = [0, &raw const UNNAMED as usize, &raw const ATOMIC as usize];
     // SAFETY: the caller's lock, in which the runtime reads and writes such words.
