@@ -111,7 +111,7 @@ fn build_and_show(args: &BuildArgs, style: Style, out: &mut impl Write) -> Resul
         return Err(Error::Usage(command));
     }
     let path = match inputs.as_slice() {
-        [one] if one.join(schema::FILE_NAME).is_file() => one.clone(),
+        [one] if args.output.is_none() && one.join(schema::FILE_NAME).is_file() => one.clone(),
         _ => {
             let mut warnings = Warnings::default();
             let path = build(&inputs, args, &mut warnings);

@@ -2,8 +2,10 @@
 
 use crate::first_screen::Program;
 use crate::support::*;
+use hpc_formats::address::CodeAddress;
+use hpc_formats::process::SiteCounts;
 use hpc_formats::profile::LOCK_WAIT;
-use hpc_formats::structure::SPIN_LOOP;
+use hpc_formats::structure::{Origin::Runtime, SPIN_LOOP};
 use serde_json::Value;
 
 /// The advice about a program.
@@ -64,6 +66,54 @@ fn threads_that_take_turns_wait_for_a_lock() {
     is(&first(&p), "turn-taking", "update", 0.5);
     assert_eq!(advice(&p)[0]["least"], Value::Null, "a lock may be needed");
     has(advice(&p)[0]["text"].as_str().expect("text"), LOCK_WAIT);
+}
+
+#[test]
+fn a_serial_context_that_is_one_with_its_callees_is_advised_once() {
+    // With a quarter of the time of its own it is one piece of work, with less it only calls others.
+    for (own, found) in [(50, &["cell"][..]), (10, &["near", "far", "cell"][..])] {
+        let mut p = Program::new();
+        let [main, cell, near, far] = ["main", "cell", "near", "far"].map(|name| p.own(name));
+        p.sample(&[main, cell], own, 1.0).sample(&[main, cell, near], 90, 1.0);
+        p.sample(&[main, cell, far], 60, 1.0).ends((own + 150) * 5);
+        let all = advice(&p);
+        assert!(all.iter().all(|of| of["cause"] == "serial"), "{all:?}");
+        let names: Vec<_> = all.iter().map(|of| of["name"].as_str().expect("a name")).collect();
+        assert_eq!(names, found);
+        let most: f64 = all.iter().map(|of| of["most"].as_f64().expect("a gain")).sum();
+        assert!((most - (own + 150) as f64 * 0.0025).abs() < 0.001, "{all:?}");
+    }
+}
+
+fn counted(place: CodeAddress, executions: u64) -> SiteCounts {
+    SiteCounts { place, splits: 0, steals: 0, stolen_ns: 0, executions }
+}
+
+#[test]
+fn both_tasks_of_a_library_s_join_are_one_that_waits_and_its_short_loops_are_said() {
+    const JOIN: &str = "rayon::iter::plumbing::bridge_unindexed_producer_consumer";
+    for (executions, cause) in [(0, "turn-taking"), (40_000, "short-regions")] {
+        let mut p = Program::new();
+        let main = p.own("main");
+        for half in ["{closure#0}", "{closure#1}"] {
+            let task = p.procedure("/opt/app", &format!("{JOIN}::{half}"), "rayon/mod.rs", Runtime);
+            p.sample(&[main, task], 50, 0.5).sample_by(2, &[main, task], 50, 0.5);
+            if executions > 0 {
+                p.run.sites.push(counted(task, executions));
+            }
+        }
+        p.ends(750);
+        let found = advice(&p);
+        assert_eq!(found.len(), 1, "{found:?}");
+        is(&first(&p), cause, JOIN, 0.25);
+    }
+    let mut p = Program::new();
+    let main = p.own("main");
+    let task = p.procedure("/opt/app", &format!("{JOIN}::{{closure#0}}"), "rayon/mod.rs", Runtime);
+    p.sample(&[main, task], 100, 0.5).sample_by(2, &[main, task], 100, 0.5);
+    p.run.sites.push(counted(task, 40_000));
+    // A second of work on two cores in 40,000 loops.
+    has(advice(&p)[0]["text"].as_str().expect("text"), "40,000 regions of 12 us on average");
 }
 
 #[test]
@@ -152,4 +202,5 @@ fn a_comparison_has_what_was_predicted_beside_what_was_gained() {
     assert_eq!((&tail["most"], &tail["left"]), (&0.25.into(), &0.0.into()));
     let shown = tool(&["diff", text(&old), text(&new)]).expect("a comparison");
     has(&shown, "a run takes 1.000 s in a and 0.750 s in b, which gains 0.250 s");
+    has(&shown.replace('\n', " "), "the work itself takes 0.250 s of CPU time less");
 }

@@ -24,7 +24,7 @@ impl Program {
     }
 
     /// A procedure of a module; with a line where there is a file.
-    fn procedure(&mut self, module: &str, name: &str, file: &str, origin: Origin) -> CodeAddress {
+    pub(crate) fn procedure(&mut self, module: &str, name: &str, file: &str, origin: Origin) -> CodeAddress {
         let known = self.modules.iter().position(|m| m.0 == module);
         let index = known.unwrap_or_else(|| {
             let id = self.modules.len() as u8 + 1;

@@ -23,18 +23,22 @@ use crate::views::view::View;
 use hpc_formats::profile::{LOCK_WAIT, MPI_WAIT, STANDSTILL};
 use hpc_formats::structure::Origin;
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Contexts below this share of a metric are not read, percent.
 const LEAST_PART: f64 = 5.0;
 /// With this share of the idleness that one working thread causes, a context is serial.
 const SERIAL_SHARE: f64 = 0.9;
+/// A serial context with this share of its time outside of its callees' rows is changed with them.
+const OWN_SHARE: f64 = 0.2;
 /// Threads whose most busy one has less than this multiple of a fair share have the same work.
 const FAIR: f64 = 1.25;
 /// Tasks of less time on average cost about as much as they do.
 const SMALL_TASK_NS: i64 = 5_000;
 /// A task of this time hardly costs anything.
 const GOOD_TASK_NS: i64 = 16_000;
+/// The start and the end of a parallel region of less time take a good part of it.
+const SHORT_REGION_NS: i64 = 50_000;
 /// What a task costs its runtime, at most, where that counts as work: rayon's and OpenMP's.
 const TASK_COST_NS: [i64; 2] = [250, 500];
 /// Less of the wall time is not worth advice.
@@ -56,8 +60,8 @@ pub fn findings(view: &View, catalogue: &Catalogue, thresholds: Thresholds) -> R
     if let Some(lack) = quality::lack(run) {
         return Ok(Err(lack));
     }
-    let rows = rows(view, catalogue, thresholds);
     let finder = Finder { view, catalogue, thresholds };
+    let rows = finder.whole(rows(view, catalogue, thresholds));
     let mut found: Vec<(Option<u32>, Finding)> = Vec::new();
     for row in &rows {
         let Some(new) = finder.of_row(row) else { continue };
@@ -128,11 +132,40 @@ impl Finder<'_> {
         f64::from(self.catalogue.statistics.cores.max(1))
     }
 
+    fn is_idle(&self, values: &[i64]) -> bool {
+        values[IDLENESS] as f64 * 100.0 / effort(values).max(1) as f64 >= self.thresholds.idleness
+    }
+
+    /// Serial contexts that do much between their callees have the rows of those, too: they change together.
+    fn whole(&self, rows: Vec<Row>) -> Vec<Row> {
+        let is_serial = |row: &Row| self.is_idle(&row.values) && self.idle(row).0 == Cause::Serial;
+        let does_much = |row: &&Row| {
+            let all = effort(self.view.inclusive.of(row.location));
+            row.rest && effort(&row.values) as f64 >= all as f64 * OWN_SHARE && is_serial(row)
+        };
+        let outer: BTreeSet<u32> = rows.iter().filter(does_much).map(|row| row.location).collect();
+        let mut whole: Vec<(u32, Row)> = Vec::new();
+        for row in rows {
+            let around = std::iter::successors(Some(row.location), |at| self.view.node(*at).parent);
+            let outermost = around.filter(|at| outer.contains(at) && is_serial(&row)).last();
+            let at = outermost.unwrap_or(row.location);
+            match whole.iter_mut().find(|(known, _)| *known == at && outermost.is_some()) {
+                Some((_, known)) => {
+                    let values: Vec<i64> = known.values.iter().zip(&row.values).map(|(a, b)| a + b).collect();
+                    let outer = if row.location == at { row } else { known.clone() };
+                    *known = Row { values, mostly: None, ..outer };
+                }
+                None => whole.push((at, row)),
+            }
+        }
+        whole.into_iter().map(|(_, row)| row).collect()
+    }
+
     /// What a row limits, if it does.
     fn of_row(&self, row: &Row) -> Option<Finding> {
         let values = &row.values;
         let share = |metric: usize| values[metric] as f64 * 100.0 / effort(values).max(1) as f64;
-        let is_idle = share(IDLENESS) >= self.thresholds.idleness;
+        let is_idle = self.is_idle(values);
         let tasks = self.small_tasks(row.location);
         let (waits, by) = row.waits;
         let waits = waits.clamp(0, busy(values));
@@ -145,6 +178,7 @@ impl Finder<'_> {
                 (Cause::Spinning, text)
             }
             () if tasks.is_some() => (Cause::SmallTasks, tasks.clone()?.1),
+            () if let Some(text) = self.short_regions(row).filter(|_| is_idle) => (Cause::ShortRegions, text),
             () if is_idle => self.idle(row),
             () if share(OVERHEAD) >= self.thresholds.overhead => match self.overhead(values) {
                 (SYNC, share) if self.region(row.location).is_some() => (
@@ -157,10 +191,11 @@ impl Finder<'_> {
         };
         // A lock delays all that its region does.
         let region = self.region(row.location).filter(|_| cause == Cause::TurnTaking);
-        let values = region.map_or(values.as_slice(), |region| self.view.inclusive.of(region));
+        let region = region.map(|region| self.view.inclusive.of(region));
+        let values = region.filter(|all| effort(all) > effort(values)).unwrap_or(values);
         let (idle, over) = match cause {
             Cause::Overhead => (0.0, 1.0),
-            Cause::SmallTasks | Cause::TurnTaking => (1.0, 1.0),
+            Cause::SmallTasks | Cause::ShortRegions | Cause::TurnTaking => (1.0, 1.0),
             Cause::Spinning => (0.0, 0.0),
             _ => (1.0, 0.0),
         };
@@ -308,6 +343,33 @@ impl Finder<'_> {
             Some(self.view.node(at).label.parallel_loop(&self.catalogue.code).and_then(small_tasks))
         });
         around.or_else(|| found.flatten().max_by_key(|(hidden, _)| *hidden))
+    }
+
+    /// That a row idles in parallel regions that are short, if so.
+    fn short_regions(&self, row: &Row) -> Option<String> {
+        let mut below = vec![self.region(row.location).unwrap_or(row.location)];
+        let (mut idle, mut loops) = (0, BTreeSet::new());
+        while let Some(at) = below.pop() {
+            match self.view.node(at).label {
+                Label::ParallelLoop(index) => {
+                    idle += self.view.inclusive.of(at)[IDLENESS];
+                    loops.insert(index);
+                }
+                _ => below.extend(&self.view.children[at as usize]),
+            }
+        }
+        let loops = loops.into_iter().map(|index| self.catalogue.code.parallel_loop(index));
+        let counted = loops.filter_map(|of| Some((of.counts?.executions, of.task_ns)));
+        let (executions, time) = counted.fold((0, 0), |sum, of| (sum.0 + of.0, sum.1 + of.1));
+        let mean = (time / i64::from(self.catalogue.statistics.cores.max(1))).checked_div(executions)?;
+        (idle >= row.values[IDLENESS] / 2 && mean > 0 && mean < SHORT_REGION_NS).then(|| {
+            format!(
+                "{} regions of {} on average, and threads wait for their start and end: do more in each, or \
+                 several in one",
+                grouped(executions),
+                duration(mean)
+            )
+        })
     }
 
     /// The node of the parallel loop that a node is or lies in.

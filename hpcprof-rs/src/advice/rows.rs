@@ -280,7 +280,7 @@ impl Chooser<'_> {
     fn name(&self, node: u32) -> (String, u32) {
         let label = self.view.node(node).label;
         let Some(own) = self.procedure_name(node) else {
-            return (names::label(&self.catalogue.code, label), node);
+            return (enclosing(&names::label(&self.catalogue.code, label)).to_owned(), node);
         };
         let name = enclosing(own);
         let has_location = label.location(&self.catalogue.code).is_some();
@@ -387,12 +387,18 @@ impl Chooser<'_> {
         })
     }
 
-    /// Rows of one procedure in one place as one.
+    /// Rows of one procedure in one place as one, and the tasks of one join of a library.
     fn merged(&self, rows: Vec<Row>) -> Vec<Row> {
+        let code = &self.catalogue.code;
+        let label = |row: &Row| self.view.node(row.location).label;
+        let place = |row: &Row| label(row).location(code);
+        let is_task = |row: &Row| {
+            label(row).parallel_loop(code).is_some() && names::label(code, label(row)) != row.name
+        };
         let mut merged: Vec<Row> = Vec::with_capacity(rows.len());
         for row in rows {
-            let place = |row: &Row| self.view.node(row.location).label.location(&self.catalogue.code);
-            let is_same = |known: &&mut Row| known.name == row.name && place(known) == place(&row);
+            let is_at = |known: &Row| place(known) == place(&row) || (is_task(known) && is_task(&row));
+            let is_same = |known: &&mut Row| known.name == row.name && is_at(known);
             match merged.iter_mut().find(is_same) {
                 Some(known) => {
                     add_all(&mut known.values, &row.values);

@@ -14,6 +14,8 @@ pub enum Cause {
     /// Fewer threads work than there are cores.
     LowParallelism,
     SmallTasks,
+    /// Parallel regions take hardly longer than their start and end.
+    ShortRegions,
     /// The runtime, locks or the like.
     Overhead,
     /// A thread waits without sleeping.

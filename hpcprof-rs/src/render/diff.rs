@@ -2,6 +2,7 @@
 //! (`hpcprof-rs/diff/1`, FORMATS.md) and as comma-separated values, which have all that differs.
 
 use crate::catalogue::Catalogue;
+use crate::catalogue::metrics::WORK;
 use crate::error::one_line;
 use crate::model::advice::{Finding, Tested};
 use crate::model::tree::SourceLocation;
@@ -108,9 +109,11 @@ impl Comparison<'_> {
         let [a, b] = self.walls.map(|wall| seconds(whole(wall)));
         let gain = seconds(whole(self.walls[0] - self.walls[1]));
         let [others_a, others_b] = self.others.map(|time| seconds(whole(time)));
+        let less_work = seconds(whole(-self.diff.total.difference(WORK)));
         let line = format!(
             "the advice for a; a run takes {a} s in a and {b} s in b, which gains {gain} s; others had the \
-             cores for {others_a} s of a and {others_b} s of b"
+             cores for {others_a} s of a and {others_b} s of b; the work itself takes {less_work} s of CPU \
+             time less, which no advice foresees"
         );
         writeln!(out, "\n{}", names::wrap(&line, style.width.max(60)).join("\n"))?;
         let columns = [("at most", 10), ("surely", 10), ("left in b", 10)];
