@@ -443,8 +443,7 @@ fn one_rank_starts_the_tracking_of_all() {
     }
 }
 
-/// By calls that never wait, again and again. These are no activity, but the way from one to the
-/// next is.
+/// By calls that never wait, again and again. Neither these are activity, nor the way from one to the next.
 #[test]
 fn a_rank_that_polls_does_little_else() {
     let _cores = exclusive_cores();
@@ -458,7 +457,7 @@ fn a_rank_that_polls_does_little_else() {
         assert!((span - truth).abs() < 0.02 * truth + START, "{span} s, not {truth} s");
         let polled = times.total(Some("pre")) - times.of(("A", 0));
         let (work, truth) = (seconds(&path["work"]), times.total(None));
-        assert!((truth..truth + 0.2 * polled + 2.0 * START).contains(&work), "{work} s, not {truth} s");
+        assert!((truth..truth + 0.03 * polled + 2.0 * START).contains(&work), "{work} s, not {truth} s");
         assert_eq!(path["quality"]["lost_edges"], serde_json::json!({}));
     }
 }

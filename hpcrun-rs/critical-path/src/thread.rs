@@ -363,6 +363,15 @@ impl<'t, C: Clock> Thread<'t, C> {
         self.idle = false;
     }
 
+    /// What follows is the poll after one that got nothing. What lies between is no activity if it is short.
+    #[inline]
+    pub fn poll_again(&mut self) {
+        let now = self.clock.now();
+        if now.saturating_sub(self.last) < GOES_ON {
+            self.last = now;
+        }
+    }
+
     /// As [`Thread::import`] and [`Thread::resume`], with one reading of the clock before the operation: the
     /// strand is still on its way from another core then. After a longer wait the caches are cold.
     #[inline]

@@ -26,11 +26,13 @@ pub(super) struct Call {
     is_open: Cell<bool>,
     /// Since when it may wait there, by the monotonic clock; 0: it may not.
     waits_since: Cell<u64>,
+    /// Where it has last called what does not wait, and got nothing: a poll, if that comes again.
+    polled: Cell<u64>,
 }
 
 impl Call {
     pub(super) const fn none() -> Call {
-        Call { is_open: Cell::new(false), waits_since: Cell::new(0) }
+        Call { is_open: Cell::new(false), waits_since: Cell::new(0), polled: Cell::new(0) }
     }
 }
 
@@ -61,6 +63,10 @@ impl OwnThread {
         if !path::is_active() {
             return without(CALL_UNTRACKED);
         }
+        let last = self.own().call.polled.replace(if waits || sends { 0 } else { address });
+        if last == address {
+            self.path.with(|tracked| tracked.thread.poll_again());
+        }
         let entered = self.event(address, |tracked, at| {
             tracked.thread.pause();
             let site = at.place.0.max(CALL_UNTRACKED + 1);
@@ -84,6 +90,9 @@ impl OwnThread {
                     self.charge_metric(Registers::here(), |image| image.mpi_wait, waited);
                 }
             }
+        }
+        if from.is_some() {
+            self.own().call.polled.set(0);
         }
         if site == CALL_UNTRACKED {
             // A message may just have started the session.
