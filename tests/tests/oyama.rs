@@ -20,7 +20,7 @@ fn check(program: &str, size: &str) {
     let run = spec.critical_path("").succeed();
     let path = run.critical_path();
     let graph = Recorded::of_output(&run.stdout(), false);
-    // A sample may find a thread that spins for the runtime's own mutex: nobody tells whose release ends that.
+    // A sample may find a thread that spins for the runtime's own mutex: nobody tells who releases it.
     let lost = &path.quality.lost_edges;
     assert!(lost.iter().all(|(cause, count)| cause == "wait" && *count <= 2), "{program}: {lost:?}");
     let mut faults = Vec::new();

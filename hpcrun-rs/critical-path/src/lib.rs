@@ -55,6 +55,7 @@
 //! | `shares` | activity divided among contexts and functions, by samples |
 //! | `starts` | where activity begins that may run beside the path |
 //! | `strand` | a strand's longest path, and the merge of two |
+//! | `event` | events and moments: time and place of what happens to a thread |
 //! | `calibrate` | what operations cost on this machine |
 //! | `tracker` | what all threads share: paths' memory, totals, ended strands |
 //! | `thread` | the operations of a thread: copy, merge, begin, end |
@@ -67,6 +68,7 @@
 
 mod calibrate;
 mod clock;
+mod event;
 mod grain;
 mod levels;
 mod near;
@@ -87,6 +89,7 @@ mod tracker;
 use std::sync::{Mutex, MutexGuard};
 
 pub use clock::{Clock, ThreadClock};
+pub use event::{Event, Moment, Trace};
 pub use hpc_formats::critical_path::{Levels, Place, ProcedureName, Quality};
 pub use path::{Edge, Segment, Site};
 pub use remote::key_of;
@@ -94,7 +97,7 @@ pub use report::{ProcedureTimes, Report, to_json};
 pub use sampled::{Context, Function, Sampler};
 pub use samples::Samples;
 pub use savings::Procedure;
-pub use settings::{Event, Moment, Settings, Trace};
+pub use settings::Settings;
 pub use strand::Strand;
 pub use thread::Thread;
 pub use tracker::{Lost, Tracker};

@@ -15,12 +15,12 @@ use hpc_formats::critical_path::{Export, Rank};
 use hpcrun_abi::{MARK, RemoteStrand, SAVINGS, Saving};
 
 use crate::clock::Clock;
+use crate::event::Event;
 use crate::lock;
 use crate::path::{Edge, List, Segment, Site, Tree, remote};
 use crate::report::on_path;
 use crate::sampled::{ContextTree, OnPath};
 use crate::savings::Savings;
-use crate::settings::Event;
 use crate::thread::Thread;
 use crate::tracker::{Lost, Tracker};
 

@@ -1,11 +1,10 @@
 //! How a program is tracked.
 //!
-//! One duty: the settings of a tracker, what they are if nothing else is said, and the points of time that a
-//! tracker is told and tells.
+//! One duty: the settings of a tracker, and what they are if nothing else is said.
 
-use hpc_formats::critical_path::{DIVIDED, Edge, MESSAGE, SHORT, SPAWNS};
+use hpc_formats::critical_path::{DIVIDED, MESSAGE, SHORT, SPAWNS};
 
-use crate::path::Site;
+use crate::event::Trace;
 
 /// How a program is tracked.
 #[derive(Debug, Clone, Copy)]
@@ -44,44 +43,6 @@ pub struct Settings {
     pub faster: u32,
     /// Who is told when strands go on after others.
     pub trace: Option<Trace>,
-}
-
-/// A point of a thread's time.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Moment {
-    /// Nanoseconds, by any clock that all threads have.
-    pub time: u64,
-    /// The thread, by any number but 0; 0: none.
-    pub thread: u32,
-}
-
-/// What happens to a thread: when, by its clock, and where. Made of a place alone, it happens when it is
-/// told.
-#[derive(Debug, Clone, Copy)]
-pub struct Event {
-    /// Activity is counted up to then.
-    pub(crate) time: Option<u64>,
-    /// Where.
-    pub place: Site,
-}
-
-impl From<Site> for Event {
-    fn from(place: Site) -> Event {
-        Event { time: None, place }
-    }
-}
-
-/// Keeps, for the calling thread, when strands go on after others.
-#[derive(Debug, Clone, Copy)]
-pub struct Trace {
-    /// The moment.
-    pub now: fn() -> Moment,
-    /// The strand has waited for that moment of another one; and it goes on after it, if the other is longer.
-    pub follow: fn(Moment, Edge, bool),
-    /// The same of another process's strand: its rank, and the number of its export.
-    pub receive: fn(u32, u32, bool),
-    /// The strand goes to other processes, as the export of this number.
-    pub send: fn(u32),
 }
 
 impl Default for Settings {

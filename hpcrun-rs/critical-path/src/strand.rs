@@ -9,12 +9,13 @@ use core::ptr;
 use hpc_formats::critical_path::Near;
 use hpcrun_abi::{RemoteStrand, SERIAL};
 
+use crate::event::Moment;
 use crate::grain::{Estimates, Grain};
 use crate::near::{Branch, NearPaths};
 use crate::path::{Arena, Edge, List, Local, Segment, Site};
 use crate::sampled::Sampled;
 use crate::savings::{Procedure, Savings, Times};
-use crate::settings::{Moment, Settings};
+use crate::settings::Settings;
 use crate::starts::Started;
 
 /// A strand, be it a thread's own or a copy of one on its way along an edge. It must come back to a

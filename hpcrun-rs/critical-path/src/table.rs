@@ -11,10 +11,10 @@ use hpcrun_abi::{
 };
 
 use crate::clock::ThreadClock;
+use crate::event::Event;
 use crate::path::{Edge, Site};
 use crate::report::to_json;
 use crate::savings::Procedure;
-use crate::settings::Event;
 use crate::strand::Strand;
 use crate::thread::Thread;
 use crate::tracker::{Lost, Tracker};
