@@ -9,7 +9,7 @@
 //! * [`address`]: the normalised code address of profiles and process files.
 //! * [`inlined`]: which procedures contain the code at an address, inlined ones included.
 //! * [`loss`]: the causes for which a sample is lost or partial.
-//! * [`error`]: why a file that is written while the program runs is not readable.
+//! * [`error`]: kinds of files, and why one is not readable.
 //! * [`environment`]: the settings that the launcher passes to the preloaded library.
 //! * [`numbered!`]: enums with numbers and names.
 //! * [`preload`]: which programs that library cannot be preloaded into.

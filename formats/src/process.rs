@@ -6,19 +6,16 @@
 
 use crate::address::{CodeAddress, ModuleId};
 use crate::bytes::{ByteReader, ByteWriter};
-use crate::error::ReadError;
+use crate::error::{FileError, Kind};
 use crate::fields::{Field, by_number, structures};
 use crate::loss::LossCause;
 use crate::numbered;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-pub const MAGIC: [u8; 8] = *b"HPCRSPRC";
-const NAME: &str = "process file";
-/// Readers refuse another major version.
-pub const VERSION_MAJOR: u16 = 3;
-/// Readers accept any minor version, and skip entry kinds that they do not know.
-pub const VERSION_MINOR: u16 = 0;
+/// Readers skip entry kinds that they do not know.
+pub static KIND: Kind = Kind::measured("process file", *b"HPCRSPRC", 3);
+const HEADER_SIZE: usize = 16;
 
 const KIND_START: u32 = 1;
 const KIND_MODULE: u32 = 2;
@@ -271,11 +268,10 @@ pub enum Entry {
     Copy(ModuleId, String),
 }
 
-pub fn encode_header() -> [u8; 16] {
-    let mut h = [0; 16];
-    h[..8].copy_from_slice(&MAGIC);
-    h[8..10].copy_from_slice(&VERSION_MAJOR.to_le_bytes());
-    h[10..12].copy_from_slice(&VERSION_MINOR.to_le_bytes());
+pub fn encode_header() -> [u8; HEADER_SIZE] {
+    let mut h = [0; HEADER_SIZE];
+    h[..8].copy_from_slice(&KIND.magic);
+    h[8..12].copy_from_slice(&KIND.version().to_le_bytes());
     h
 }
 
@@ -346,12 +342,12 @@ pub struct Process {
 
 impl Process {
     /// Decodes a file as far as it goes.
-    pub fn parse(data: &[u8]) -> Result<Process, ReadError> {
+    pub fn parse(data: &[u8]) -> Result<Process, FileError> {
         Process::parse_first(data).map(|(process, _)| process)
     }
 
     /// Decodes files that lie one behind the other. An error ends them.
-    pub fn parse_all(mut data: &[u8]) -> Vec<Result<Process, ReadError>> {
+    pub fn parse_all(mut data: &[u8]) -> Vec<Result<Process, FileError>> {
         let next = || {
             let first = (!data.is_empty()).then(|| Process::parse_first(data))?;
             data = first.as_ref().map_or(&[], |(_, rest)| rest);
@@ -361,16 +357,9 @@ impl Process {
     }
 
     /// Decodes the first file. Returns what follows it, too.
-    fn parse_first(data: &[u8]) -> Result<(Process, &[u8]), ReadError> {
-        if data.len() < 16 || data[..8] != MAGIC {
-            return Err(ReadError::OtherKind(NAME));
-        }
-        let (major, minor) =
-            (u16::from_le_bytes([data[8], data[9]]), u16::from_le_bytes([data[10], data[11]]));
-        if major != VERSION_MAJOR {
-            return Err(ReadError::Version(NAME, [major, minor], VERSION_MAJOR));
-        }
-        let mut r = ByteReader::new(&data[16..]);
+    fn parse_first(data: &[u8]) -> Result<(Process, &[u8]), FileError> {
+        KIND.begin(data, HEADER_SIZE)?;
+        let mut r = ByteReader::new(&data[HEADER_SIZE..]);
         let mut start = None;
         let mut modules = Vec::new();
         let mut end: Option<End> = None;
@@ -378,7 +367,7 @@ impl Process {
         let mut directives = Vec::new();
         let mut unprofiled = Vec::new();
         let mut damaged = false;
-        while r.remaining() > 0 && !r.rest().starts_with(&MAGIC) {
+        while r.remaining() > 0 && !r.rest().starts_with(&KIND.magic) {
             let Some((kind, payload)) = r.u32().and_then(|k| Some((k, r.blob()?))) else {
                 (damaged, r) = (true, ByteReader::new(&[]));
                 break;
@@ -399,7 +388,7 @@ impl Process {
         for end in end.iter_mut().filter(|e| !e.mean_cores.is_finite() || e.mean_cores <= 0.0) {
             end.mean_cores = f64::from(end.cores);
         }
-        let start = start.ok_or(ReadError::NoStart)?;
+        let start = start.ok_or(KIND.corrupt("it ends before it says whose it is"))?;
         let process = Process { start, modules, end, sites, directives, unprofiled, damaged };
         Ok((process, r.rest()))
     }

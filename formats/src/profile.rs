@@ -19,16 +19,11 @@ pub use metric::{
 };
 
 use crate::address::CodeAddress;
-use crate::error::ReadError;
+use crate::error::{FileError, Kind};
 use crate::loss::{LOSS_SLOTS, LossCause};
 use crate::numbered;
 
-pub const MAGIC: [u8; 8] = *b"HPCRSPRF";
-const NAME: &str = "profile";
-/// Readers refuse another major version.
-pub const VERSION_MAJOR: u16 = 5;
-/// Readers accept any minor version.
-pub const VERSION_MINOR: u16 = 0;
+pub static KIND: Kind = Kind::measured("profile", *b"HPCRSPRF", 5);
 /// Bytes before the first record.
 pub const HEADER_SIZE: usize = header::METRICS + MAX_METRICS * METRIC_SIZE;
 /// Bytes of a record.
@@ -36,12 +31,10 @@ pub const RECORD_SIZE: usize = 32;
 
 /// Byte offsets of the header's fields.
 pub mod header {
-    /// [`super::MAGIC`].
+    /// Of [`super::KIND`].
     pub const MAGIC: usize = 0;
-    /// u16 [`super::VERSION_MAJOR`].
-    pub const VERSION_MAJOR: usize = 8;
-    /// u16 [`super::VERSION_MINOR`].
-    pub const VERSION_MINOR: usize = 10;
+    /// u16 major, u16 minor version.
+    pub const VERSION: usize = 8;
     /// u32 [`super::HEADER_SIZE`].
     pub const HEADER_SIZE: usize = 12;
     /// u32 process id.
@@ -218,7 +211,7 @@ pub fn profiles(file: &[u8]) -> impl Iterator<Item = &[u8]> {
     std::iter::from_fn(move || {
         let data = rest.take()?;
         let next = usize::try_from(u64_at(data, header::NEXT)).unwrap_or(usize::MAX);
-        if next == 0 || !data.starts_with(&MAGIC) {
+        if next == 0 || !data.starts_with(&KIND.magic) {
             return Some(data);
         }
         rest = Some(data.get(next..).unwrap_or(&[]));
@@ -230,25 +223,11 @@ pub fn profiles(file: &[u8]) -> impl Iterator<Item = &[u8]> {
 impl<'a> Profile<'a> {
     /// Reads the header and finds the records. A file cut within its records is readable:
     /// `missing_records` says how much is gone.
-    pub fn parse(data: &'a [u8]) -> Result<Profile<'a>, ReadError> {
-        if data.len() < HEADER_SIZE {
-            return Err(if data.len() >= 8 && data[..8] != MAGIC {
-                ReadError::OtherKind(NAME)
-            } else {
-                ReadError::TooShort(NAME, data.len(), HEADER_SIZE)
-            });
-        }
-        if data[..8] != MAGIC {
-            return Err(ReadError::OtherKind(NAME));
-        }
-        let major = u32_at(data, header::VERSION_MAJOR) as u16;
-        let minor = (u32_at(data, header::VERSION_MAJOR) >> 16) as u16;
-        if major != VERSION_MAJOR {
-            return Err(ReadError::Version(NAME, [major, minor], VERSION_MAJOR));
-        }
+    pub fn parse(data: &'a [u8]) -> Result<Profile<'a>, FileError> {
+        KIND.begin(data, HEADER_SIZE)?;
         let header_size = u32_at(data, header::HEADER_SIZE) as usize;
         if header_size < HEADER_SIZE || header_size > data.len() {
-            return Err(ReadError::BadHeader("header size"));
+            return Err(KIND.corrupt("header size"));
         }
         let header = Self::parse_header(data)?;
         let body = &data[header_size..];
@@ -262,14 +241,14 @@ impl<'a> Profile<'a> {
         })
     }
 
-    fn parse_header(data: &[u8]) -> Result<Header, ReadError> {
+    fn parse_header(data: &[u8]) -> Result<Header, FileError> {
         let period_ns = u64_at(data, header::PERIOD_NS);
         if period_ns == 0 {
-            return Err(ReadError::BadHeader("sampling period is zero"));
+            return Err(KIND.corrupt("sampling period is zero"));
         }
         let oversubscribed = f64::from_bits(u64_at(data, header::OVERSUBSCRIBED));
         if !oversubscribed.is_finite() || oversubscribed < 0.0 {
-            return Err(ReadError::BadHeader("oversubscription is not a number"));
+            return Err(KIND.corrupt("oversubscription is not a number"));
         }
         let name = &data[header::NAME..header::NAME + 16];
         let end = name.iter().position(|b| *b == 0).unwrap_or(16);

@@ -12,7 +12,7 @@ mod decode;
 mod encode;
 
 use crate::numbered;
-use crate::sealed::Kind;
+use crate::error::Kind;
 
 pub use columns::Columns;
 

@@ -9,15 +9,10 @@
 
 use crate::bytes::ByteReader;
 use crate::critical_path::Edge;
-use crate::error::ReadError;
+use crate::error::{FileError, Kind};
 use crate::numbered;
 
-pub const MAGIC: [u8; 8] = *b"HPCRSTRC";
-const NAME: &str = "trace";
-/// Readers refuse another major version.
-pub const VERSION_MAJOR: u16 = 2;
-/// Readers accept any minor version.
-pub const VERSION_MINOR: u16 = 0;
+pub static KIND: Kind = Kind::measured("trace", *b"HPCRSTRC", 2);
 /// Extension of traces.
 pub const EXTENSION: &str = "hpctrace";
 /// Bytes of a block.
@@ -29,7 +24,7 @@ pub const MAX_EVENT: usize = 32;
 
 /// Byte offsets of the header's fields.
 pub mod header {
-    /// [`super::MAGIC`].
+    /// Of [`super::KIND`].
     pub const MAGIC: usize = 0;
     /// u16 major, u16 minor version.
     pub const VERSION: usize = 8;
@@ -260,29 +255,19 @@ pub struct Block<'a> {
 }
 
 impl<'a> Trace<'a> {
-    pub fn parse(data: &'a [u8]) -> Result<Trace<'a>, ReadError> {
-        let (first, blocks) = match data.split_at_checked(BLOCK_SIZE) {
-            Some(parts) => parts,
-            None if data.len() >= 8 && data[..8] != MAGIC => return Err(ReadError::OtherKind(NAME)),
-            None => return Err(ReadError::TooShort(NAME, data.len(), BLOCK_SIZE)),
+    pub fn parse(data: &'a [u8]) -> Result<Trace<'a>, FileError> {
+        let mut header = KIND.begin(data, BLOCK_SIZE)?;
+        let pid = header.u32();
+        let mut next = || header.u64();
+        let fields = (pid, next(), next(), next(), next());
+        let (Some(pid), Some(image), Some(period_ns), Some(replaced), Some(lost)) = fields else {
+            return Err(KIND.corrupt("its header"));
         };
-        let mut reader = ByteReader::new(first);
-        let short = || ReadError::TooShort(NAME, data.len(), BLOCK_SIZE);
-        if reader.take(8) != Some(&MAGIC) {
-            return Err(ReadError::OtherKind(NAME));
-        }
-        let version = (reader.u16().ok_or_else(short)?, reader.u16().ok_or_else(short)?);
-        if version.0 != VERSION_MAJOR {
-            return Err(ReadError::Version(NAME, [version.0, version.1], VERSION_MAJOR));
-        }
-        let pid = reader.u32().ok_or_else(short)?;
-        let mut next = || reader.u64().ok_or_else(short);
-        let (image, period_ns, replaced, lost) = (next()?, next()?, next()?, next()?);
         if period_ns == 0 {
-            return Err(ReadError::BadHeader("a period of 0"));
+            return Err(KIND.corrupt("a period of 0"));
         }
         let mut trace = Trace { pid, image, period_ns, replaced, lost, damaged: 0, blocks: Vec::new() };
-        for bytes in blocks.chunks_exact(BLOCK_SIZE) {
+        for bytes in data[BLOCK_SIZE..].chunks_exact(BLOCK_SIZE) {
             let used = bytes[block::USED..].first_chunk().map_or(0, |b| u32::from_le_bytes(*b));
             match Block::parse(bytes, used as usize) {
                 Some(block) => trace.blocks.push(block),

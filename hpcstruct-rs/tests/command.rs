@@ -40,8 +40,8 @@ fn decode(path: &Path) -> Structure {
 fn profile(pid: u32, image: u64, addresses: &[CodeAddress]) -> Vec<u8> {
     let mut data = vec![0; HEADER_SIZE + RECORD_SIZE * (addresses.len() + 2)];
     let mut put = |at: usize, bytes: &[u8]| data[at..at + bytes.len()].copy_from_slice(bytes);
-    put(header::MAGIC, &profile::MAGIC);
-    put(header::VERSION_MAJOR, &profile::VERSION_MAJOR.to_le_bytes());
+    put(header::MAGIC, &profile::KIND.magic);
+    put(header::VERSION, &profile::KIND.version().to_le_bytes());
     put(header::HEADER_SIZE, &(HEADER_SIZE as u32).to_le_bytes());
     put(header::PID, &pid.to_le_bytes());
     put(header::THREAD, &1u32.to_le_bytes());

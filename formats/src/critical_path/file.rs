@@ -7,16 +7,10 @@ use super::{
 use crate::address::CodeAddress;
 use crate::bytes::{ByteReader, ByteWriter};
 use crate::fields::{Field, by_number, structures};
-use crate::sealed::{FileError, Kind};
+use crate::error::{FileError, Kind};
 use std::collections::BTreeMap;
 
-pub static KIND: Kind = Kind {
-    name: "critical path",
-    magic: *b"HPCRPATH",
-    major: 10,
-    minor: 0,
-    remedy: "measure again, with the hpcrun-rs of hpcprof-rs's release",
-};
+pub static KIND: Kind = Kind::measured("critical path", *b"HPCRPATH", 10);
 pub const EXTENSION: &str = "hpcpath";
 
 /// The file of a process image in its measurement directory.

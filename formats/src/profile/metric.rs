@@ -3,8 +3,8 @@
 //! A value is a word of eight bytes. The table says what it counts, how values of several samples, contexts
 //! and threads combine, and how the word becomes an amount.
 
-use super::{header, u32_at, u64_at};
-use crate::error::ReadError;
+use super::{KIND, header, u32_at, u64_at};
+use crate::error::FileError;
 use crate::numbered;
 
 /// Most metrics of a profile.
@@ -189,18 +189,18 @@ pub fn wait_metric(name: &str) -> Metric {
     }
 }
 
-pub(super) fn parse(data: &[u8]) -> Result<Vec<Metric>, ReadError> {
+pub(super) fn parse(data: &[u8]) -> Result<Vec<Metric>, FileError> {
     let count = u32_at(data, header::METRIC_COUNT) as usize;
     if count > MAX_METRICS {
-        return Err(ReadError::BadHeader("too many metrics"));
+        return Err(KIND.corrupt("too many metrics"));
     }
     let table = data.get(header::METRICS..).unwrap_or_default();
     let entries = table.chunks(METRIC_SIZE).take(count);
     let mut metrics: Vec<Metric> = Vec::with_capacity(count);
     for entry in entries {
-        let metric = Metric::decode(entry).map_err(ReadError::BadHeader)?;
+        let metric = Metric::decode(entry).map_err(|what| KIND.corrupt(what))?;
         if metrics.iter().any(|other| other.name == metric.name) {
-            return Err(ReadError::BadHeader("two metrics have one name"));
+            return Err(KIND.corrupt("two metrics have one name"));
         }
         metrics.push(metric);
     }
@@ -223,7 +223,7 @@ pub(super) fn are_values(metrics: &[Metric], group: u32, words: &[u64]) -> bool 
 
 #[cfg(test)]
 mod tests {
-    use super::super::{HEADER_SIZE, MAGIC, Profile, RECORD_SIZE, Record, RecordKind, VERSION_MAJOR, meta};
+    use super::super::{HEADER_SIZE, Profile, RECORD_SIZE, Record, RecordKind, meta};
     use super::*;
 
     fn put(data: &mut [u8], at: usize, bytes: &[u8]) {
@@ -233,8 +233,8 @@ mod tests {
     /// A profile with these metrics, a root, and one metric record of each group with these words.
     fn profile(metrics: &[Metric], words: &[[u64; VALUES_PER_RECORD]]) -> Vec<u8> {
         let mut data = vec![0; HEADER_SIZE + RECORD_SIZE * (1 + words.len())];
-        put(&mut data, header::MAGIC, &MAGIC);
-        put(&mut data, header::VERSION_MAJOR, &[VERSION_MAJOR as u8]);
+        put(&mut data, header::MAGIC, &KIND.magic);
+        put(&mut data, header::VERSION, &KIND.version().to_le_bytes());
         put(&mut data, header::HEADER_SIZE, &(HEADER_SIZE as u32).to_le_bytes());
         put(&mut data, header::PERIOD_NS, &[9]);
         put(&mut data, header::RECORDS, &[1 + words.len() as u8]);
@@ -333,7 +333,7 @@ mod tests {
             let mut data = sound.clone();
             put(&mut data, at, bytes);
             let error = Profile::parse(&data).expect_err(what);
-            assert_eq!(error, ReadError::BadHeader(what));
+            assert_eq!(error, KIND.corrupt(what));
         }
     }
 }

@@ -4,7 +4,7 @@ use super::{
     Columns, FLAG_COMPLETE, KIND, Origin, Procedure, ProcedureId, Scope, ScopeId, ScopeKind, SourceLine,
     Span, StringId, Structure,
 };
-use crate::sealed::FileError;
+use crate::error::FileError;
 
 /// Reads the payload's elements; every method returns `None` past the end or out of range.
 struct Decoder<'a> {

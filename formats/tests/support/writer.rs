@@ -3,7 +3,7 @@
 #![allow(unreachable_pub, missing_docs)]
 
 use hpc_formats::trace::{
-    BLOCK_HEADER_SIZE, BLOCK_SIZE, Event, Last, MAGIC, MAX_EVENT, State, VERSION_MAJOR, VERSION_MINOR, block,
+    BLOCK_HEADER_SIZE, BLOCK_SIZE, Event, Last, KIND, MAX_EVENT, State, block,
     encode, header,
 };
 
@@ -18,10 +18,9 @@ impl Writer {
     /// A trace without blocks.
     pub fn new(pid: u32, image: u64, period_ns: u64) -> Writer {
         let mut bytes = vec![0; BLOCK_SIZE];
-        let version = [VERSION_MAJOR.to_le_bytes(), VERSION_MINOR.to_le_bytes()].concat();
         let fields: [(usize, &[u8]); 5] = [
-            (header::MAGIC, &MAGIC),
-            (header::VERSION, &version),
+            (header::MAGIC, &KIND.magic),
+            (header::VERSION, &KIND.version().to_le_bytes()),
             (header::PID, &pid.to_le_bytes()),
             (header::IMAGE, &image.to_le_bytes()),
             (header::PERIOD_NS, &period_ns.to_le_bytes()),

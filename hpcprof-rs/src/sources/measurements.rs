@@ -10,7 +10,7 @@ use crate::model::warnings::Warnings;
 use crate::sources::traces::TraceInput;
 use hpc_formats::critical_path::{self, CriticalPath, OnPath};
 use hpc_formats::process::{COMMAND_FILE, Process, SHORT_EXTENSION, USER_FOLDER, text_of};
-use hpc_formats::profile::{HEADER_SIZE, Header, MAGIC, Profile, RECORD_SIZE, header};
+use hpc_formats::profile::{HEADER_SIZE, Header, KIND, Profile, RECORD_SIZE, header};
 use hpc_formats::trace;
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -418,7 +418,7 @@ fn find_profiles(path: &Path) -> (Vec<ThreadInput>, Vec<String>) {
             return (found, problems);
         }
         // A file that is cut where another profile should follow ends in an empty one, which is an error.
-        let next = match head.starts_with(&MAGIC) {
+        let next = match head.starts_with(&KIND.magic) {
             true => u64::from_le_bytes(head[header::NEXT..][..8].try_into().unwrap_or_default()),
             false => 0,
         };

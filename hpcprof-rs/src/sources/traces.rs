@@ -4,7 +4,7 @@
 use crate::error::{Error, Result};
 use crate::model::warnings::Warnings;
 use crate::sources::measurements::decoded;
-use hpc_formats::error::ReadError;
+use hpc_formats::error::FileError;
 use hpc_formats::trace::{Block, Event, Trace};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ impl TraceInput {
     /// Finds what a trace names. `None`, with a warning, if it cannot be read; what it lacks is a warning.
     pub(super) fn find(path: &Path, warnings: &mut Warnings) -> Option<TraceInput> {
         let cost = "what this process did when is lost, all else is kept: run again for it";
-        decoded(path, |data| Ok::<_, ReadError>(TraceInput::of(path, &Trace::parse(data)?)), cost, warnings)
+        decoded(path, |data| Ok::<_, FileError>(TraceInput::of(path, &Trace::parse(data)?)), cost, warnings)
             .map(|(input, problems)| {
                 problems.into_iter().for_each(|problem| warnings.add(problem));
                 input
@@ -75,7 +75,7 @@ impl TraceInput {
     /// Lets `act` see the whole trace.
     pub fn read<T>(&self, act: impl FnOnce(&Trace<'_>) -> Result<T>) -> Result<T> {
         let data = std::fs::read(&self.path).map_err(Error::io("read", &self.path))?;
-        let refused = |e: ReadError| Error::input(&self.path, e.to_string(), "leave it as it is meanwhile");
+        let refused = |e: FileError| Error::input(&self.path, e.to_string(), "leave it as it is meanwhile");
         act(&Trace::parse(&data).map_err(refused)?)
     }
 }

@@ -15,7 +15,7 @@ use hpc_formats::critical_path::{self, CriticalPath};
 use hpc_formats::loss::LossCause;
 use hpc_formats::process::{self, CpuTimes, End, Entry, Module, SiteCounts, Stamp, Start, Unprofiled};
 use hpc_formats::profile::{
-    Association, HEADER_SIZE, MAGIC, METRIC_SIZE, RecordKind, VERSION_MAJOR, VERSION_MINOR, default_metrics,
+    Association, HEADER_SIZE, KIND, METRIC_SIZE, RecordKind, default_metrics,
     header, meta,
 };
 use hpc_formats::structure::{
@@ -187,9 +187,8 @@ impl ThreadBuilder {
         let mut put = |offset: usize, bytes: &[u8]| {
             out[offset..offset + bytes.len()].copy_from_slice(bytes);
         };
-        put(header::MAGIC, &MAGIC);
-        put(header::VERSION_MAJOR, &VERSION_MAJOR.to_le_bytes());
-        put(header::VERSION_MINOR, &VERSION_MINOR.to_le_bytes());
+        put(header::MAGIC, &KIND.magic);
+        put(header::VERSION, &KIND.version().to_le_bytes());
         put(header::HEADER_SIZE, &(HEADER_SIZE as u32).to_le_bytes());
         put(header::PID, &self.pid.to_le_bytes());
         put(header::THREAD, &self.ordinal.to_le_bytes());

@@ -177,8 +177,7 @@ impl Tree {
     }
 
     fn write_header(&mut self, id: &Identity, metrics: &MetricSet) {
-        let version = u32::from(profile::VERSION_MAJOR) | u32::from(profile::VERSION_MINOR) << 16;
-        self.set(header::VERSION_MAJOR, version);
+        self.set(header::VERSION, profile::KIND.version());
         self.set(header::HEADER_SIZE, HEADER_SIZE as u32);
         self.set(header::PID, id.pid);
         self.set(header::THREAD, id.thread);
@@ -194,7 +193,7 @@ impl Tree {
             self.header_at::<u8>(header::METRICS).copy_from_nonoverlapping(table.as_ptr(), table.len());
         }
         compiler_fence(Ordering::Release);
-        self.set(header::MAGIC, u64::from_le_bytes(profile::MAGIC));
+        self.set(header::MAGIC, u64::from_le_bytes(profile::KIND.magic));
     }
 
     /// A header field, which may be unaligned.

@@ -55,11 +55,11 @@ pub fn start(image: &Image) -> Result<(), LossCause> {
         size: AtomicU64::new(STEP),
         begun: AtomicU64::new(0),
     };
-    let version = u64::from(trace::VERSION_MAJOR) | u64::from(trace::VERSION_MINOR) << 16;
-    ring.field(header::VERSION).store(version | u64::from(image.pid) << 32, Ordering::Relaxed);
+    let version = u64::from(trace::KIND.version()) | u64::from(image.pid) << 32;
+    ring.field(header::VERSION).store(version, Ordering::Relaxed);
     ring.field(header::IMAGE).store(image.id, Ordering::Relaxed);
     ring.field(header::PERIOD_NS).store(image.config.period_ns(), Ordering::Relaxed);
-    ring.field(header::MAGIC).store(u64::from_le_bytes(trace::MAGIC), Ordering::Release);
+    ring.field(header::MAGIC).store(u64::from_le_bytes(trace::KIND.magic), Ordering::Release);
     RING.store(Box::into_raw(Box::new(ring)), Ordering::Release);
     Ok(())
 }
