@@ -28,7 +28,9 @@ impl<'a> ByteReader<'a> {
     }
 
     pub(crate) fn u8(&mut self) -> Option<u8> {
-        Some(self.take(1)?[0])
+        let byte = *self.data.get(self.at)?;
+        self.at += 1;
+        Some(byte)
     }
 
     pub(crate) fn u16(&mut self) -> Option<u16> {
@@ -47,6 +49,23 @@ impl<'a> ByteReader<'a> {
         Some(f64::from_bits(self.u64()?))
     }
 
+    /// A number of up to ten bytes: seven bits each, the lowest first; all but the last have the highest bit.
+    pub(crate) fn number(&mut self) -> Option<u64> {
+        let mut number = 0_u64;
+        for shift in (0..64).step_by(7) {
+            let byte = self.u8()?;
+            let bits = u64::from(byte & 0x7f);
+            if bits << shift >> shift != bits {
+                return None;
+            }
+            number |= bits << shift;
+            if byte < 0x80 {
+                return Some(number);
+            }
+        }
+        None
+    }
+
     /// A byte string with a 32-bit length before it.
     pub(crate) fn blob(&mut self) -> Option<&'a [u8]> {
         let n = self.u32()?;
@@ -57,6 +76,19 @@ impl<'a> ByteReader<'a> {
     pub(crate) fn string(&mut self) -> Option<String> {
         Some(String::from_utf8_lossy(self.blob()?).into_owned())
     }
+}
+
+/// `to - from`, such that small numbers of either sign take few bytes.
+#[inline]
+pub(crate) fn difference(to: u32, from: u32) -> u64 {
+    let step = i64::from(to) - i64::from(from);
+    (step << 1 ^ step >> 63) as u64
+}
+
+/// Where such a difference leads to.
+pub(crate) fn apart(difference: u64, from: u32) -> Option<u32> {
+    let step = (difference >> 1) as i64 ^ -((difference & 1) as i64);
+    u32::try_from(i64::from(from).checked_add(step)?).ok()
 }
 
 /// A growing little-endian buffer.

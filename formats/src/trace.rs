@@ -7,7 +7,7 @@
 //!
 //! [`encode`] is async-signal-safe: the sampler's handler calls it.
 
-use crate::bytes::ByteReader;
+use crate::bytes::{ByteReader, apart, difference};
 use crate::critical_path::Edge;
 use crate::error::{FileError, Kind};
 use crate::numbered;
@@ -191,8 +191,7 @@ pub fn encode(time: u64, event: Event, last: &mut Last, out: &mut [u8; MAX_EVENT
             return out.len;
         }
     };
-    let step = i64::from(context) - i64::from(last.context);
-    out.number((step << 1 ^ step >> 63) as u64);
+    out.number(difference(context, last.context));
     last.context = context;
     out.len
 }
@@ -211,7 +210,7 @@ impl Out<'_> {
         self.len += 1;
     }
 
-    /// Seven bits a byte, the lowest first; all bytes but the last have the highest bit.
+    /// As [`ByteReader::number`] reads it.
     #[inline]
     fn number(&mut self, mut number: u64) {
         while number >= 0x80 {
@@ -307,14 +306,14 @@ impl<'a> Block<'a> {
 }
 
 fn decode(reader: &mut ByteReader<'_>, last: &mut Last) -> Option<Event> {
-    let head = number(reader)?;
+    let head = reader.number()?;
     last.time = last.time.checked_add(head >> 2)?;
     let works = |context| Event::Sample { state: State::Works, weight: 1, context };
     let event = match head & 3 {
         AGAIN => works(last.context),
         ELSEWHERE => works(context(reader, last)?),
         SAMPLE => {
-            let (state, weight) = (State::from_number(reader.u8()?)?, number(reader)?);
+            let (state, weight) = (State::from_number(reader.u8()?)?, reader.number()?);
             Event::Sample { state, weight, context: context(reader, last)? }
         }
         _ => match reader.u8()? {
@@ -327,7 +326,7 @@ fn decode(reader: &mut ByteReader<'_>, last: &mut Last) -> Option<Event> {
                 edge: Edge::from_number((code - FOLLOWED) / 2)?,
                 is_path: code & 1 != 0,
                 from: id(reader)?,
-                ago: number(reader)?,
+                ago: reader.number()?,
             }),
             state => Event::Change(State::from_number(state)?),
         },
@@ -336,28 +335,10 @@ fn decode(reader: &mut ByteReader<'_>, last: &mut Last) -> Option<Event> {
 }
 
 fn id(reader: &mut ByteReader<'_>) -> Option<u32> {
-    u32::try_from(number(reader)?).ok()
+    u32::try_from(reader.number()?).ok()
 }
 
 fn context(reader: &mut ByteReader<'_>, last: &mut Last) -> Option<u32> {
-    let step = number(reader)?;
-    let step = (step >> 1) as i64 ^ -((step & 1) as i64);
-    last.context = u32::try_from(i64::from(last.context).checked_add(step)?).ok()?;
+    last.context = apart(reader.number()?, last.context)?;
     Some(last.context)
-}
-
-fn number(reader: &mut ByteReader<'_>) -> Option<u64> {
-    let mut number = 0_u64;
-    for shift in (0..64).step_by(7) {
-        let byte = reader.u8()?;
-        let bits = u64::from(byte & 0x7f);
-        if bits << shift >> shift != bits {
-            return None;
-        }
-        number |= bits << shift;
-        if byte < 0x80 {
-            return Some(number);
-        }
-    }
-    None
 }

@@ -4,42 +4,31 @@ use super::{
     Columns, FLAG_COMPLETE, KIND, Origin, Procedure, ProcedureId, Scope, ScopeId, ScopeKind, SourceLine,
     Span, StringId, Structure,
 };
+use crate::bytes::{ByteReader, apart};
 use crate::error::FileError;
 
 /// Reads the payload's elements; every method returns `None` past the end or out of range.
-struct Decoder<'a> {
-    data: &'a [u8],
-}
+struct Decoder<'a>(ByteReader<'a>);
 
 impl<'a> Decoder<'a> {
     fn number(&mut self) -> Option<u64> {
-        let mut value = 0u64;
-        for shift in (0..64).step_by(7) {
-            let (byte, rest) = self.data.split_first()?;
-            self.data = rest;
-            let bits = u64::from(byte & 0x7f);
-            if bits.checked_shl(shift)? >> shift != bits {
-                return None;
-            }
-            value |= bits << shift;
-            if byte & 0x80 == 0 {
-                return Some(value);
-            }
-        }
-        None
+        self.0.number()
     }
 
     /// A number of elements. Each takes at least one byte, which bounds the memory to reserve.
     fn count(&mut self) -> Option<usize> {
         let n = usize::try_from(self.number()?).ok()?;
-        (n <= self.data.len()).then_some(n)
+        (n <= self.0.remaining()).then_some(n)
     }
 
     fn bytes(&mut self) -> Option<&'a [u8]> {
         let n = self.count()?;
-        let (out, rest) = self.data.split_at(n);
-        self.data = rest;
-        Some(out)
+        self.0.take(n)
+    }
+
+    /// How many elements there are, and each of them.
+    fn list<T>(&mut self, mut each: impl FnMut(&mut Self) -> Option<T>) -> Option<Vec<T>> {
+        (0..self.count()?).map(|_| each(self)).collect()
     }
 
     fn string(&mut self) -> Option<String> {
@@ -48,18 +37,14 @@ impl<'a> Decoder<'a> {
 
     /// An index below `limit`.
     fn index(&mut self, limit: usize) -> Option<u32> {
-        let v = u32::try_from(self.number()?).ok()?;
-        ((v as usize) < limit).then_some(v)
+        below(u32::try_from(self.number()?).ok()?, limit)
     }
 
     /// An optional index below `limit`.
     fn option(&mut self, limit: usize) -> Option<Option<u32>> {
         match self.number()? {
             0 => Some(None),
-            v => {
-                let v = u32::try_from(v - 1).ok()?;
-                ((v as usize) < limit).then_some(Some(v))
-            }
+            v => below(u32::try_from(v - 1).ok()?, limit).map(Some),
         }
     }
 
@@ -85,7 +70,7 @@ impl<'a> Decoder<'a> {
         let strings = limits.strings.len();
         let kind = self.number()?;
         let procedure = before.map_or(0, |b| b.procedure.0);
-        let procedure = apart(self.number()?, procedure, limits.procedures.len())?;
+        let procedure = below(apart(self.number()?, procedure)?, limits.procedures.len())?;
         let parent = match self.number()? {
             0 => None,
             up => {
@@ -115,12 +100,12 @@ impl<'a> Decoder<'a> {
             return None;
         }
         let procedure = before.map_or(0, |b| b.procedure.0);
-        let procedure = apart(self.number()?, procedure, limits.procedures.len())?;
+        let procedure = below(apart(self.number()?, procedure)?, limits.procedures.len())?;
         let scope = match self.number()? {
             0 => None,
             v => {
                 let from = before.and_then(|b| b.scope).map_or(0, |s| s.0);
-                Some(ScopeId(apart(v - 1, from, limits.scopes.len())?))
+                Some(ScopeId(below(apart(v - 1, from)?, limits.scopes.len())?))
             }
         };
         Some(Span {
@@ -150,11 +135,8 @@ fn columns(d: &mut Decoder<'_>, limit: u64) -> Option<Vec<(u64, u32)>> {
     Some(out)
 }
 
-/// The index below `limit` that `difference` leads to from `from`.
-fn apart(difference: u64, from: u32, limit: usize) -> Option<u32> {
-    let n = (difference >> 1) as i64 ^ -((difference & 1) as i64);
-    let to = u32::try_from(i64::from(from).checked_add(n)?).ok()?;
-    ((to as usize) < limit).then_some(to)
+fn below(index: u32, limit: usize) -> Option<u32> {
+    ((index as usize) < limit).then_some(index)
 }
 
 fn origin(number: u64) -> Option<Origin> {
@@ -167,7 +149,7 @@ impl Structure {
     pub fn decode(data: &[u8]) -> Result<Structure, FileError> {
         let (minor, flags, payload) = KIND.open(data)?;
         let mut structure = Structure { complete: flags & FLAG_COMPLETE != 0, ..Structure::default() };
-        let mut decoder = Decoder { data: payload };
+        let mut decoder = Decoder(ByteReader::new(payload));
         structure.decode_payload(&mut decoder)?;
         if minor >= 1 {
             structure.decode_columns(&mut decoder)?;
@@ -179,19 +161,10 @@ impl Structure {
         let corrupt = |what| KIND.corrupt(what);
         self.module = d.string().ok_or(corrupt("module"))?;
         self.build_id = d.bytes().ok_or(corrupt("build id"))?.to_vec();
-        let n = d.count().ok_or(corrupt("notes"))?;
-        for _ in 0..n {
-            self.notes.push(d.string().ok_or(corrupt("notes"))?);
-        }
-        let strings = d.count().ok_or(corrupt("strings"))?;
-        for _ in 0..strings {
-            self.strings.push(d.string().ok_or(corrupt("strings"))?);
-        }
-        let procedures = d.count().ok_or(corrupt("procedures"))?;
-        for _ in 0..procedures {
-            let procedure = d.procedure(strings).ok_or(corrupt("procedures"))?;
-            self.procedures.push(procedure);
-        }
+        self.notes = d.list(Decoder::string).ok_or(corrupt("notes"))?;
+        self.strings = d.list(Decoder::string).ok_or(corrupt("strings"))?;
+        let strings = self.strings.len();
+        self.procedures = d.list(|d| d.procedure(strings)).ok_or(corrupt("procedures"))?;
         let scopes = d.count().ok_or(corrupt("scopes"))?;
         for at in 0..scopes {
             let scope = d.scope(at, self.scopes.last(), self);

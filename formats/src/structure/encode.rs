@@ -1,6 +1,7 @@
 //! Writes structure files.
 
 use super::{Columns, FLAG_COMPLETE, KIND, Procedure, Scope, SourceLine, Span, Structure};
+use crate::bytes::difference;
 use crate::sealed::HEADER_SIZE;
 
 /// Usual bytes of a span.
@@ -83,12 +84,6 @@ impl Encoder {
             before = key;
         });
     }
-}
-
-/// `to - from`, such that small numbers of either sign take few bytes.
-fn difference(to: u32, from: u32) -> u64 {
-    let n = i64::from(to) - i64::from(from);
-    ((n << 1) ^ (n >> 63)) as u64
 }
 
 impl Structure {
