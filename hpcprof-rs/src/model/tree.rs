@@ -268,6 +268,26 @@ pub fn ends(parents: impl ExactSizeIterator<Item = Option<u32>> + DoubleEndedIte
     ends
 }
 
+/// All nodes of a tree in preorder, siblings in their order.
+pub fn preorder(parents: impl ExactSizeIterator<Item = Option<u32>> + DoubleEndedIterator) -> Vec<u32> {
+    // By parent, 0 for none: its last child; by node: its next sibling. Later siblings are found first.
+    let mut first = vec![u32::MAX; parents.len() + 1];
+    let mut next = vec![u32::MAX; parents.len()];
+    let mut order = Vec::with_capacity(parents.len());
+    for (id, parent) in parents.enumerate().rev() {
+        let slot = parent.map_or(0, |p| p as usize + 1);
+        next[id] = std::mem::replace(&mut first[slot], id as u32);
+    }
+    let mut stack = vec![first[0]];
+    while let Some(id) = stack.pop() {
+        if id != u32::MAX {
+            order.push(id);
+            stack.extend([next[id as usize], first[id as usize + 1]]);
+        }
+    }
+    order
+}
+
 pub fn add_all(to: &mut [i64], values: &[i64]) {
     for (slot, value) in to.iter_mut().zip(values) {
         *slot = slot.saturating_add(*value);

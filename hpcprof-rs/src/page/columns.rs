@@ -7,7 +7,7 @@
 
 use crate::exports::stacks::{Metric, Stacks};
 use crate::model::hash::{FastMap, NumberedMap};
-use crate::model::tree::Label;
+use crate::model::tree::{self, Label};
 use integer_encoding::VarInt as _;
 use serde_json::{Value, json};
 
@@ -36,10 +36,12 @@ impl Columns {
             metrics.extend(new);
         }
         let nodes: Vec<Key> = nodes.into_keys().collect();
-        let (order, depths) = preorder(&nodes);
-        let mut at = vec![0; nodes.len()];
+        let order = tree::preorder(nodes.iter().map(|(caller, _)| *caller));
+        let (mut at, mut depths) = (vec![0; nodes.len()], vec![0; nodes.len()]);
         for (number, node) in (0..).zip(&order) {
-            at[*node as usize] = number;
+            let node = *node as usize;
+            at[node] = number;
+            depths[node] = nodes[node].0.map_or(0, |caller| depths[caller as usize] + 1);
         }
         let mut bytes = Vec::new();
         let mut add = |number: u64| bytes.extend(number.encode_var_vec());
@@ -100,28 +102,6 @@ fn join(
         places.push(nodes.insert_full((caller, scope), ()).0 as u32);
     }
     places
-}
-
-/// The contexts, callers first and what they call behind them; and how deep each lies.
-fn preorder(nodes: &[Key]) -> (Vec<u32>, Vec<u32>) {
-    let mut depths = vec![0; nodes.len()];
-    let mut next = vec![None; nodes.len()];
-    let mut first = vec![None; nodes.len()];
-    let mut root = None;
-    for (node, (caller, _)) in nodes.iter().enumerate().rev() {
-        let first = caller.map_or(&mut root, |caller| &mut first[caller as usize]);
-        next[node] = first.replace(node as u32);
-    }
-    let mut order = Vec::with_capacity(nodes.len());
-    let mut open: Vec<u32> = root.into_iter().collect();
-    while let Some(node) = open.pop() {
-        let index = node as usize;
-        depths[index] = nodes[index].0.map_or(0, |caller| depths[caller as usize] + 1);
-        order.push(node);
-        open.extend(next[index]);
-        open.extend(first[index]);
-    }
-    (order, depths)
 }
 
 /// The contexts that have an amount of a metric, in the order of the tree.

@@ -13,7 +13,7 @@
 use crate::catalogue::Projection;
 use crate::model::code::Code;
 use crate::model::hash::FastMap;
-use crate::model::tree::{Call, Label, SourceLocation, Tree, TreeNode, Values};
+use crate::model::tree::{self, Call, Label, SourceLocation, Tree, TreeNode, Values};
 use hpc_formats::structure::Origin;
 use hpcstruct_rs::known;
 
@@ -116,26 +116,6 @@ pub struct Folded<T> {
     pub of: Vec<Option<u32>>,
 }
 
-/// All contexts in preorder, siblings in their order.
-fn preorder(nodes: &[TreeNode]) -> Vec<u32> {
-    // By parent, 0 for none: its last child; by node: its next sibling. Later siblings are found first.
-    let mut first = vec![u32::MAX; nodes.len() + 1];
-    let mut next = vec![u32::MAX; nodes.len()];
-    let slot = |node: &TreeNode| node.parent.map_or(0, |p| p as usize + 1);
-    for (id, node) in nodes.iter().enumerate().rev() {
-        next[id] = std::mem::replace(&mut first[slot(node)], id as u32);
-    }
-    let mut order = Vec::with_capacity(nodes.len());
-    let mut stack = vec![first[0]];
-    while let Some(id) = stack.pop() {
-        if id != u32::MAX {
-            order.push(id);
-            stack.extend([next[id as usize], first[id as usize + 1]]);
-        }
-    }
-    order
-}
-
 /// The values of a folded tree with a number of nodes. `of` has the folded context of each context, `values`
 /// are those of the tree that was folded.
 pub fn sums(nodes: usize, of: &[Option<u32>], values: &Values) -> Values {
@@ -185,7 +165,7 @@ pub fn fold_contexts(
         of.push(has_values(index).then(cost));
     }
     let placed = folder.out;
-    let order = preorder(&placed);
+    let order = tree::preorder(placed.iter().map(|node| node.parent));
     let mut numbers = vec![0; order.len()];
     for (to, from) in (0..).zip(&order) {
         numbers[*from as usize] = to;

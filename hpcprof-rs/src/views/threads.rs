@@ -4,7 +4,7 @@
 use crate::catalogue::metrics::{IDLENESS, MetricSelector, OVERHEAD, WORK, effort, sum};
 use crate::catalogue::threads::Thread;
 use crate::metrics::expression::Expression;
-use std::cmp::Ordering;
+use crate::views::view::largest_first;
 
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Column<'a> {
@@ -171,9 +171,6 @@ pub fn arrange<'a>(
     if processes.len() == 1 {
         processes.clear();
     }
-    threads.sort_by(|a, b| {
-        let (a, b) = (metric.value(&a.values), metric.value(&b.values));
-        b.partial_cmp(&a).unwrap_or(Ordering::Equal)
-    });
+    threads.sort_by(|a, b| largest_first(metric, &a.values, &b.values));
     Table { columns, threads, processes, all }
 }
