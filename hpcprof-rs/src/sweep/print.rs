@@ -6,6 +6,7 @@ use crate::error::one_line;
 use crate::render::names;
 use crate::render::numbers::seconds;
 use crate::render::style::Style;
+use crate::render::table::Table;
 use crate::sweep::{Step, effort};
 use crate::views::diff::Node;
 use serde_json::{Value, json};
@@ -14,6 +15,21 @@ use std::io::{self, Write};
 const SCHEMA: &str = "hpcprof-rs/sweep/1";
 /// Places that text lists for each number of workers.
 const PLACES: usize = 5;
+const COLUMNS: [(&str, usize); 11] = [
+    ("workers", 8),
+    ("runs", 9),
+    ("wall s", 9),
+    ("predicted", 10),
+    ("speed-up", 9),
+    ("efficiency", 11),
+    ("core s lost", 12),
+    ("idleness", 9),
+    ("overhead", 9),
+    ("more work", 10),
+    ("nobody", 9),
+];
+const PLACE_COLUMNS: [(&str, usize); 5] =
+    [("core s", 10), ("±", 9), ("idleness", 10), ("overhead", 10), ("more work", 10)];
 
 #[derive(Clone, Copy, Debug)]
 pub struct Sweep<'a> {
@@ -30,32 +46,14 @@ impl Sweep<'_> {
     pub fn text(&self, style: Style, out: &mut impl Write) -> io::Result<()> {
         let program = names::middle(&self.program(), style.width);
         writeln!(out, "{}", style.bold(&program))?;
-        let head = [
-            "workers",
-            "runs",
-            "wall s",
-            "predicted",
-            "speed-up",
-            "efficiency",
-            "core s lost",
-            "idleness",
-            "overhead",
-            "more work",
-            "nobody",
-        ];
-        let line = |cells: [String; 11]| {
-            let cells =
-                cells.iter().zip(head).map(|(cell, head)| format!("{cell:>w$}", w = head.len().max(8)));
-            cells.collect::<Vec<_>>().join(" ")
-        };
-        writeln!(out, "{}", style.bold(&line(head.map(str::to_owned))))?;
+        let mut table = Table::begin(out, style, &COLUMNS, "")?;
         for step in self.steps {
             let lost = |time: f64| match step.diff {
                 Some(_) => shown(time),
                 None => "-".to_owned(),
             };
             let of = &step.losses;
-            let cells = line([
+            let cells = [
                 step.workers.to_string(),
                 step.runs.to_string(),
                 shown(step.wall),
@@ -67,8 +65,8 @@ impl Sweep<'_> {
                 lost(of.overhead),
                 lost(of.work),
                 lost(of.waiting),
-            ]);
-            writeln!(out, "{cells}")?;
+            ];
+            table.row(cells, |_| String::new())?;
         }
         for step in self.steps {
             if let Some(doubt) = &step.doubt {
@@ -78,24 +76,15 @@ impl Sweep<'_> {
             if places.is_empty() {
                 continue;
             }
-            let title = format!(
-                "\n{:>10}{:>9}{:>10}{:>10}{:>10}  lost on {} workers, without callees",
-                "core s", "±", "idleness", "overhead", "more work", step.workers
-            );
-            writeln!(out, "{}", style.bold(&title))?;
+            writeln!(out)?;
+            let title = format!("lost on {} workers, without callees", step.workers);
+            let mut table = Table::begin(out, style, &PLACE_COLUMNS, &title)?;
             for node in places.iter().take(PLACES) {
                 let of = |metric| shown(node.compared.difference(metric));
                 let error = shown(node.compared.error[effort()]);
-                let numbers = format!(
-                    "{:>10}{error:>9}{:>10}{:>10}{:>10}  ",
-                    of(effort()),
-                    of(IDLENESS),
-                    of(OVERHEAD),
-                    of(WORK)
-                );
-                let room = style.line.saturating_sub(numbers.len()).max(24);
+                let cells = [of(effort()), error, of(IDLENESS), of(OVERHEAD), of(WORK)];
                 let (name, place) = self.named(step, node);
-                writeln!(out, "{numbers}{}", names::middle(format!("{name}  {place}").trim_end(), room))?;
+                table.named(cells, format!("{name}  {place}").trim_end(), 24)?;
             }
         }
         let ends = [self.databases.first(), self.databases.last()].into_iter().flatten();
