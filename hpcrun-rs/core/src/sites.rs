@@ -8,7 +8,6 @@ use crate::unwind::loadmap::{self, Snapshot};
 use hpc_formats::address::CodeAddress;
 use hpc_formats::process::SiteCounts;
 use hpcrun_abi::{CountedSite, RuntimeTable};
-use std::mem::{offset_of, size_of};
 use std::sync::atomic::Ordering;
 
 /// The counts of all sites where anything was counted since the process image began.
@@ -48,31 +47,12 @@ fn is_counted(site: &SiteCounts) -> bool {
     site.splits > 0 || site.steals > 0 || site.executions > 0
 }
 
-/// The sites of a runtime; empty if its table is too old to have them.
 fn sites_of(table: &'static RuntimeTable) -> &'static [CountedSite] {
-    let with_sites = offset_of!(RuntimeTable, sites_end) + size_of::<*const CountedSite>();
-    if (table.size as usize) < with_sites || table.sites_start.is_null() {
+    if table.sites_start.is_null() {
         return &[];
     }
     let bytes = (table.sites_end as usize).saturating_sub(table.sites_start as usize);
-    // SAFETY: the table is as long as its size says. Its sites are consecutive statics of the runtime's
-    // program, which live as long as the process (`RegisterRuntime`'s contract); their changing fields are
-    // atomics. Nothing here panics.
+    // SAFETY: a runtime's sites are consecutive statics of its program, which live as long as the process
+    // (`RegisterRuntime`'s contract); their changing fields are atomics. Nothing here panics.
     unsafe { std::slice::from_raw_parts(table.sites_start, bytes / size_of::<CountedSite>()) }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::ptr;
-
-    #[test]
-    fn an_older_runtime_has_no_sites() {
-        // SAFETY: a table of integers and pointers; none of the pointers is followed.
-        let mut table: RuntimeTable = unsafe { std::mem::zeroed() };
-        table.size = offset_of!(RuntimeTable, sites_start) as u32;
-        table.sites_start = ptr::without_provenance(8);
-        table.sites_end = ptr::without_provenance(56);
-        assert!(sites_of(Box::leak(Box::new(table))).is_empty());
-    }
 }

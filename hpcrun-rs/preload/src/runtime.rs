@@ -63,8 +63,7 @@ impl Host for Process {
     }
 
     fn changed() {
-        let known = |t: &RuntimeTable| t.size as usize >= size_of::<RuntimeTable>();
-        for (_, runtime) in activity::runtimes().filter(|(_, t)| known(t)) {
+        for (_, runtime) in activity::runtimes() {
             runtime.tracking_changed.inspect(|changed| changed());
         }
     }
@@ -134,7 +133,7 @@ fn warn(refusal: Refusal) {
         return;
     }
     let (why, remedy) = match refusal {
-        Refusal::Version(version) if version < ABI_VERSION => (
+        Refusal::Version(version) if version <= ABI_VERSION => (
             format!("was built for an older profiler (table {version}, not {ABI_VERSION})"),
             "build it with this release's work-stealing-rt",
         ),

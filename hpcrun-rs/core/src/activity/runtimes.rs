@@ -21,7 +21,7 @@ static MISSING: AtomicI32 = AtomicI32::new(0);
 /// Why a runtime cannot be registered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refusal {
-    /// Its table has this other version, or is shorter than this version requires.
+    /// Its table has this other version, or is shorter than today's.
     Version(u32),
     /// [`MAX_RUNTIMES`] are registered already.
     TooMany,
@@ -29,13 +29,10 @@ pub enum Refusal {
 
 /// Registers a runtime's table.
 pub fn register_runtime(table: &'static RuntimeTable) -> Result<(), Refusal> {
-    // Fields after these are optional; they are read only if the table is long enough.
-    let least = std::mem::offset_of!(RuntimeTable, sites_start);
-    if table.version != ABI_VERSION || (table.size as usize) < least {
+    if table.version != ABI_VERSION || (table.size as usize) < size_of::<RuntimeTable>() {
         return Err(Refusal::Version(table.version));
     }
-    let has_tells = table.size as usize > std::mem::offset_of!(RuntimeTable, tells);
-    if has_tells && table.tells == 1 {
+    if table.tells == 1 {
         return Ok(());
     }
     let address = ptr::from_ref(table).cast_mut();
