@@ -19,7 +19,7 @@ pub type Part<'p> = Pin<Box<dyn Future<Output = ()> + Send + 'p>>;
 
 /// An actor whose body is one flow of control. It begins with the message [`Begin`], and waits for messages
 /// `(number, value)` by their types and numbers in its own order; those that come too early wait. When the
-/// body has ended, the actor is stopped. See the example `wave`.
+/// body has ended, the actor is stopped.
 ///
 /// What follows a wait depends on the message and on what came before it in the body; without
 /// [`actor_order`](crate::SystemBuilder::actor_order) on nothing else, and no merge points are needed.
