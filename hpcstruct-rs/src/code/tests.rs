@@ -11,22 +11,6 @@ fn loops(code: &[u8]) -> Vec<(u64, Option<u32>, bool)> {
 }
 
 #[test]
-fn nested_loops() {
-    let code = [
-        0x31, 0xc0, // 0: xor eax, eax
-        0x89, 0xf1, // 2: mov ecx, esi       outer header
-        0xff, 0xc0, // 4: inc eax            inner header
-        0xff, 0xc9, // 6: dec ecx
-        0x75, 0xfa, // 8: jne 4
-        0xff, 0xcf, // a: dec edi
-        0x75, 0xf4, // c: jne 2
-        0xc3, // e: ret
-    ];
-    let expected = [(2, None, false), (4, Some(0), false)];
-    assert_eq!(loops(&code), expected);
-}
-
-#[test]
 fn a_loop_that_is_entered_in_its_middle_is_irreducible() {
     let code = [
         0x85, 0xff, // 0: test edi, edi
@@ -60,27 +44,6 @@ fn assert_one_loop(code: &[u8], range: Range<u64>) {
 }
 
 #[test]
-fn a_switch_in_a_loop_by_a_table_of_differences() {
-    let code = [
-        0x48, 0x8d, 0x15, 0x1e, 0x00, 0x00, 0x00, // 0: lea rdx, [rip + 0x1e]  table at 25
-        0x83, 0xff, 0x01, // 7: cmp edi, 1             header
-        0x77, 0x16, // a: ja 22
-        0x48, 0x63, 0x04, 0xba, // c: movsxd rax, [rdx + rdi * 4]
-        0x48, 0x01, 0xd0, // 10: add rax, rdx
-        0xff, 0xe0, // 13: jmp rax
-        0xff, 0xc7, // 15: inc edi             case 0
-        0xeb, 0xee, // 17: jmp 7
-        0xff, 0xcf, // 19: dec edi             case 1
-        0xeb, 0xea, // 1b: jmp 7
-        0xcc, 0xcc, 0xcc, 0xcc, 0xcc, // 1d: padding
-        0xc3, 0xcc, 0xcc, // 22: ret
-        0xf0, 0xff, 0xff, 0xff, // 25: 15 - 25
-        0xf4, 0xff, 0xff, 0xff, // 29: 19 - 25
-    ];
-    assert_one_loop(&code, 0x1007..0x101d);
-}
-
-#[test]
 fn a_switch_in_a_loop_by_a_table_of_wide_differences() {
     let code = [
         0x48, 0x8d, 0x15, 0x1e, 0x00, 0x00, 0x00, // 0: lea rdx, [rip + 0x1e]  table at 25
@@ -99,67 +62,6 @@ fn a_switch_in_a_loop_by_a_table_of_wide_differences() {
         0xf5, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, // 2d: 1a - 25
     ];
     assert_one_loop(&code, 0x1007..0x101e);
-}
-
-#[test]
-fn a_switch_in_a_loop_by_a_table_whose_address_is_a_constant() {
-    let code = [
-        0x49, 0xbe, 0x25, 0x10, 0, 0, 0, 0, 0, 0, // 0: movabs r14, 0x1025
-        0x48, 0x83, 0xff, 0x01, // a: cmp rdi, 1          header
-        0x77, 0x12, // e: ja 22
-        0x41, 0xff, 0x24, 0xfe, // 10: jmp [r14 + rdi * 8]
-        0xff, 0xc7, // 14: inc edi             case 0
-        0xeb, 0xf2, // 16: jmp a
-        0xff, 0xcf, // 18: dec edi             case 1
-        0xeb, 0xee, // 1a: jmp a
-        0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, // 1c: padding
-        0xc3, 0xcc, 0xcc, // 22: ret
-        0x14, 0x10, 0, 0, 0, 0, 0, 0, // 25: 0x1014
-        0x18, 0x10, 0, 0, 0, 0, 0, 0, // 2d: 0x1018
-    ];
-    assert_one_loop(&code, 0x100a..0x101c);
-}
-
-#[test]
-fn a_retpoline_returns_and_its_trap_is_no_loop() {
-    let code = [
-        0xff, 0xc7, // 0: inc edi             header
-        0xe8, 0x09, 0x00, 0x00, 0x00, // 2: call 10, which jumps to [rsp]
-        0x85, 0xff, // 7: test edi, edi
-        0x75, 0xf5, // 9: jne 0
-        0xc3, // b: ret
-        0xcc, 0xcc, 0xcc, 0xcc, // c: padding
-        0xe8, 0x07, 0x00, 0x00, 0x00, // 10: call 1c
-        0xf3, 0x90, // 15: pause
-        0x0f, 0xae, 0xe8, // 17: lfence
-        0xeb, 0xf9, // 1a: jmp 15
-        0x48, 0x89, 0x04, 0x24, // 1c: mov [rsp], rax
-        0xc3, // 20: ret
-    ];
-    let found = of_procedures([0x1000..0x100c, 0x1010..0x1021].to_vec(), &code);
-    assert_eq!(found[0].loops.len(), 1, "{found:?}");
-    assert_eq!(found[1].loops, []);
-}
-
-#[test]
-fn room_for_a_patch_runs_into_its_procedure() {
-    let code = [
-        0xff, 0xc7, // 0: inc edi             header
-        0xe8, 0x09, 0x00, 0x00, 0x00, // 2: call 10
-        0x85, 0xff, // 7: test edi, edi
-        0x75, 0xf5, // 9: jne 0
-        0xc3, // b: ret
-        0xcc, 0xcc, 0xcc, 0xcc, // c: padding
-        0x90, 0x90, // 10: nop, nop
-        0xc3, // 12: ret
-    ];
-    for ranges in
-        [[0x1000..0x100c, 0x1010..0x1012].to_vec(), [0x1000..0x100c, 0x1010..0x1012, 0x1012..0x1013].to_vec()]
-    {
-        let returns = ranges.len() == 3;
-        let found = of_procedures(ranges, &code);
-        assert_eq!(found[0].loops.len(), usize::from(returns), "{found:?}");
-    }
 }
 
 /// The loops of procedures that lie in these ranges, the code from 0x1000 on.
@@ -205,30 +107,6 @@ fn who_switches_stacks_comes_back() {
     };
     assert_eq!(loops_with(b"runtime.mcall"), 1);
     assert_eq!(loops_with(b"runtime.throw"), 0);
-}
-
-#[test]
-fn a_loop_that_only_an_exception_repeats() {
-    let bytes = [
-        0xff, 0xd1, // 0: call rcx, which may throw    header
-        0xc3, // 2: ret
-        0xeb, 0xfb, // 3: jmp 0, where that lands
-        // A table with one call site: 0..2 lands at 3.
-        0xff, 0xff, 0x01, 4, 0, 2, 3, 0,
-    ];
-    let layout = Layout::new(std::iter::once(0x1000..0x1005).collect(), 0);
-    let find = |handlers: &[Handler]| {
-        let memory = LoadedImage::of_bytes(0x1000, &bytes);
-        let wanted = layout.clone().into_iter().collect();
-        let program = Program { handlers, ..Program::new(&memory, wanted) };
-        program.find_all().pop().unwrap_or_default()
-    };
-    assert_eq!(find(&[]).loops, []);
-    let found = find(&[Handler { start: 0x1000, end: 0x1005, table: 0x1005 }]);
-    let inside: Vec<_> = found.regions.iter().map(|r| r.range.clone()).collect();
-    assert_eq!(inside, [0x1000..0x1002, 0x1003..0x1005]);
-    assert_eq!(found.loops[0].header, 0x1000);
-    assert_eq!(found.controls_of(&found.loops[0]), [0x1003]);
 }
 
 #[test]

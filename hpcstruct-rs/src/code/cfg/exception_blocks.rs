@@ -81,23 +81,3 @@ fn has(bits: &[u64], i: u32) -> bool {
 fn add(bits: &mut [u64], i: u32) {
     bits[i as usize / 64] |= 1 << (i % 64);
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn blocks_belong_to_the_handler_that_leads_to_them() {
-        // 0 -> 1 -> 2; 0 lands on 3, 1 lands on 4; 3 -> 5 -> 7, 4 -> 6 -> 7; 7 -> 1; 8 is dead.
-        let first = [0, 2, 4, 4, 5, 6, 7, 8, 9, 9];
-        let successors = [1, 3, 2, 4, 5, 6, 7, 7, 1];
-        let rows = Csr { first: &first, successors: &successors };
-        let mut handlers = ExceptionBlocks::default();
-        handlers.find(rows, &[0, 8], &[(0, 3), (1, 4)]);
-        let ordinary: Vec<u32> = (0..9).filter(|b| handlers.ordinary(*b)).collect();
-        assert_eq!(ordinary, [0, 1, 2, 8]);
-        assert!(handlers.is_of(3, 3) && handlers.is_of(5, 3) && !handlers.is_of(5, 4));
-        assert!(handlers.is_of(6, 4) && !handlers.is_of(7, 3) && !handlers.is_of(7, 4));
-        assert!(!handlers.is_of(1, 4));
-    }
-}

@@ -129,21 +129,6 @@ mod tests {
     }
 
     #[test]
-    fn call_sites_have_the_pads_that_the_table_states() {
-        let mut table = [
-            0xff, 0x9b, 0x21, // no base of pads; types, 33 bytes on
-            0x01, 14, // LEB128, 14 bytes
-            0x04, 0x05, 0x80, 0x01, 0x01, // 4..9 lands at 0x80
-            0x09, 0x10, 0x00, 0x00, // 9..0x19 does not
-            0x20, 0x10, 0x90, 0x00, 0x00, // 0x20..0x30 lands at 0x10
-        ];
-        let expected = [site(0x1004, 0x1009, 0x1080), site(0x1020, 0x1030, 0x1010)];
-        assert_eq!(sites(&table), expected);
-        table[4] = 13;
-        assert_eq!(sites(&table), expected[..1], "cut off");
-    }
-
-    #[test]
     fn pads_may_have_a_base_of_their_own() {
         let table = [
             0x1b, 0xff, 0xef, 0xff, 0xff, // pads from 0x5001 - 0x1001 = 0x4000
