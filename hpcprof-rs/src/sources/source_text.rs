@@ -240,33 +240,6 @@ mod tests {
     }
 
     #[test]
-    fn calls_of_one_line_are_told_apart_by_their_columns() {
-        let text = "a.par_iter().map(f).sum() + b.par_chunks(2).map(g).sum() + c.par_iter().map(h).sum();";
-        let tokens = tokens(text);
-        let at = |column| find(&tokens, (1, column), "sum", &STARTS).expect("a call");
-        let names: Vec<u32> = (1..)
-            .zip(text.as_bytes().windows(4))
-            .filter(|(_, word)| *word == b"sum(")
-            .map(|(column, _)| column)
-            .collect();
-        let [first, second, third] = names[..] else {
-            panic!("three calls: {names:?}");
-        };
-        for (column, chain, has_twin) in [
-            (0, "par_iter().map(..).sum()", true),
-            (first, "par_iter().map(..).sum()", true),
-            (second, "par_chunks(..).map(..).sum()", false),
-            (third, "par_iter().map(..).sum()", true),
-            // Where the second expression starts.
-            (first + 8, "par_chunks(..).map(..).sum()", false),
-            (1000, "par_iter().map(..).sum()", true),
-        ] {
-            let expected = CallChain { chain: chain.to_owned(), has_twin };
-            assert_eq!(at(column), expected, "column {column}");
-        }
-    }
-
-    #[test]
     fn chains_are_cut_from_one_line_or_several() {
         let one = "let x: u64 = v.par_iter().map(|x| x + f(x, \")\")).sum();\n";
         let same = "let sum: u64 = v.par_iter().sum::<u64>(); let max = sum;\n";
