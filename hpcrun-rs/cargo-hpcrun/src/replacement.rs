@@ -194,59 +194,6 @@ fn install_in(folder: &Path, name: &str) -> Result<PathBuf, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::BTreeSet;
-
-    /// The dependencies that a manifest of the repository names, without those for loom, tests and systems
-    /// other than Linux.
-    fn dependencies(manifest: &str) -> BTreeSet<String> {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../work-stealing-rt").join(manifest);
-        let text = fs::read_to_string(&path).expect("the runtime's manifest is there");
-        let mut names = BTreeSet::new();
-        let mut is_ours = false;
-        for line in text.lines() {
-            if line.starts_with('[') {
-                is_ours = line == "[dependencies]";
-            } else if let Some(name) = line.split(['.', ' ', '=']).next().filter(|_| is_ours) {
-                if !name.is_empty() && !name.starts_with('#') {
-                    names.insert(name.replace('-', "_"));
-                }
-            }
-        }
-        names
-    }
-
-    #[test]
-    fn the_crates_are_those_that_the_manifests_name() {
-        let all = ALL.iter().flat_map(|r| r.below.iter().chain([&r.top]));
-        for c in all.filter(|c| !c.root.is_empty()) {
-            let manifest = match c.name {
-                "hpcrun_abi" => "abi/Cargo.toml",
-                "hpcrun_api" => "../hpcrun-rs/api/Cargo.toml",
-                "work_stealing_rt" => "Cargo.toml",
-                "rayon_core" => "rayon-core/Cargo.toml",
-                _ => "../hpcrun-rs/crossbeam-channel/Cargo.toml",
-            };
-            let listed: BTreeSet<String> = c.uses.iter().chain(c.given).map(|n| (*n).to_owned()).collect();
-            assert_eq!(dependencies(manifest), listed, "{}", c.name);
-        }
-    }
-
-    #[test]
-    fn every_root_is_carried_and_every_use_is_compiled_before() {
-        for replacement in &ALL {
-            let mut before = Vec::new();
-            let module = replacement.change.as_ref().map(|change| change.module.1);
-            assert!(module.is_none_or(|file| FILES.iter().any(|(name, _)| *name == file)));
-            for c in replacement.below.iter().chain([&replacement.top]) {
-                let is_carried = FILES.iter().any(|(name, _)| *name == c.root);
-                assert!(is_carried || c.root.is_empty(), "{}", c.root);
-                for used in c.uses {
-                    assert!(before.contains(used), "{} uses {used}", c.name);
-                }
-                before.push(c.name);
-            }
-        }
-    }
 
     #[test]
     fn a_file_of_tokio_gets_its_change_whole_or_not_at_all() {

@@ -357,27 +357,6 @@ mod tests {
     }
 
     #[test]
-    fn rayon_core_is_compiled_from_our_source() {
-        let all = text(&in_place(&arguments(), Path::new("/s p"), &RAYON, 0));
-        for part in [
-            "--crate-name rayon_core",
-            "/s p/work-stealing-rt/rayon-core/src/lib.rs",
-            "--edition=2024",
-            "--emit=dep-info,metadata,link",
-            "--json=diagnostic-rendered-ansi,artifacts",
-            "-C metadata=88d3",
-            "--cfg feature=\"web_spin_lock\"",
-            "--extern work_stealing_rt=/t/deps/libwork_stealing_rt-e3ea.rlib",
-            "--cap-lints allow",
-        ] {
-            assert!(all.contains(part), "{part} in {all}");
-        }
-        for part in ["--edition=2021", "rayon-core-1.13.0", "warn"] {
-            assert!(!all.contains(part), "{part} in {all}");
-        }
-    }
-
-    #[test]
     fn optimised_crates_have_line_tables() {
         let of = |line: &str| {
             let arguments: Vec<OsString> = line.split(' ').map(OsString::from).collect();
@@ -427,27 +406,10 @@ mod tests {
     }
 
     #[test]
-    fn the_published_crate_is_compiled_under_another_name() {
-        let line = "--crate-name crossbeam_channel --edition=2021 /r/crossbeam-channel-0.5.15/src/lib.rs \
-                    --emit=dep-info,metadata,link --cfg feature=\"std\" -C metadata=88d3 \
-                    -C extra-filename=-e3ea --out-dir /t/deps \
-                    --extern crossbeam_utils=/t/deps/libcrossbeam_utils-e4.rmeta";
-        let arguments: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
-        let all = text(&below(&arguments, Path::new("/s"), &CHANNEL.below[2]));
-        for part in [
-            "--crate-name published_crossbeam_channel --emit=metadata,link",
-            "--edition=2021 /r/crossbeam-channel-0.5.15/src/lib.rs",
-            "--cfg feature=\"std\" -C metadata=88d3",
-            "--extern crossbeam_utils=/t/deps/libcrossbeam_utils-e4.rmeta",
-        ] {
-            assert!(all.contains(part), "{part} in {all}");
-        }
-        assert!(!all.contains("/s/") && !all.contains("--crate-name crossbeam_channel"), "{all}");
+    fn an_older_patch_of_a_package_is_told_so() {
         for (patch, is_told) in [(15, true), (16, false)] {
-            let all = text(&in_place(&arguments, Path::new("/s"), &CHANNEL, patch));
+            let all = text(&in_place(&arguments(), Path::new("/s"), &CHANNEL, patch));
             assert_eq!(all.contains("--cfg never_is_not_const"), is_told, "{all}");
-            assert!(all.contains("/s/crossbeam-channel/src/lib.rs"), "{all}");
-            assert!(all.contains("=/t/deps/libpublished_crossbeam_channel-e3ea.rlib"), "{all}");
         }
     }
 }
