@@ -25,8 +25,6 @@ pub const ENV_INLINED: &str = "HPCRUN_RS_INLINED";
 /// Set: a launcher of jobs, such as `mpirun`, has started the program, and calls of message-passing libraries
 /// are observed.
 pub const ENV_JOB: &str = "HPCRUN_RS_JOB";
-/// Set to 1: messages between processes of one host carry paths as those between hosts do (for tests).
-pub const ENV_SEPARATE: &str = "HPCRUN_RS_SEPARATE";
 /// Set to 1: the handler returns at once, which measures the machine's own cost (for benchmarks).
 pub const ENV_EMPTY_HANDLER: &str = "HPCRUN_EMPTY_HANDLER";
 /// Set to 1: per-sample handler latencies are kept and printed (for benchmarks).

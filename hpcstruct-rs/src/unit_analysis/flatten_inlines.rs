@@ -134,17 +134,6 @@ mod tests {
     }
 
     #[test]
-    fn nested_scopes_split_their_parents() {
-        let scope_ranges = [scope_range(10..30, 0, 0), scope_range(12..20, 1, 1), scope_range(20..22, 1, 2)];
-        let flattened = flattened(std::slice::from_ref(&(0..40)), &scope_ranges);
-        let scopes: Vec<_> = flattened.iter().map(|s| (s.range.start, s.scope)).collect();
-        assert_eq!(
-            scopes,
-            [(0, None), (10, Some(0)), (12, Some(1)), (20, Some(2)), (22, Some(0)), (30, None)]
-        );
-    }
-
-    #[test]
     fn random_layers_agree_with_the_definition() {
         let mut source = fastrand::Rng::with_seed(1);
         let mut random = |n: u64| source.u64(..n);

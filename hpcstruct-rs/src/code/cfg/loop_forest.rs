@@ -304,8 +304,6 @@ mod tests {
 
     /// (header, header of the loop around, irreducible).
     type Shape = (u32, Option<u32>, bool);
-    /// A name, a graph, and its loops.
-    type Known<'g> = (&'g str, &'g [&'g [u32]], &'g [Shape]);
 
     fn shapes_of(forest: &LoopForest) -> Vec<Shape> {
         let loops = forest.loops.iter();
@@ -315,33 +313,6 @@ mod tests {
                 (l.header, around, l.irreducible)
             })
             .collect()
-    }
-
-    #[test]
-    fn shapes_of_small_graphs() {
-        let nested = [(1, None, false), (2, Some(1), false)];
-        let graphs: [Known<'_>; 9] = [
-            ("straight code", &[&[1, 2], &[3], &[3], &[]], &[]),
-            ("a block that repeats itself", &[&[1], &[1, 2], &[]], &[(1, None, false)]),
-            ("nested loops", &[&[1], &[2], &[2, 3], &[1, 4], &[]], &nested),
-            // 2 continues, 3 runs through: both go back to 1.
-            ("two back edges", &[&[1], &[2, 3], &[1, 4], &[1, 4], &[]], &[(1, None, false)]),
-            // Inner 1-2 and outer 1-2-3 in the source, one loop of machine code.
-            ("a shared header", &[&[1], &[2], &[1, 3], &[1, 4], &[]], &[(1, None, false)]),
-            ("two entries", &[&[1, 2], &[2], &[1, 3], &[]], &[(1, None, true)]),
-            (
-                "a reducible loop in an irreducible one",
-                &[&[1, 3], &[2], &[2, 3], &[1, 4], &[]],
-                &[(1, None, true), (2, Some(1), false)],
-            ),
-            // 3 is found by no edge; its edge into the loop's middle is ignored.
-            ("dead code before a loop", &[&[1], &[2], &[1], &[2]], &[(1, None, false)]),
-            ("an exit through two loops", &[&[1], &[2], &[2, 3, 4], &[1], &[]], &nested),
-        ];
-        for (name, graph, expected) in graphs {
-            let graph: Vec<Vec<u32>> = graph.iter().map(|l| l.to_vec()).collect();
-            assert_eq!(shapes_of(&find_in(&graph)), expected, "{name}");
-        }
     }
 
     #[test]
