@@ -155,19 +155,13 @@ fn prepare(options: &cli::Options) -> Result<Prepared, Failure> {
             inlined = table;
             inspected.warnings.extend(lacks);
         }
-        let settings = environment::Settings {
-            events,
-            cores: options.cores.number(),
-            critical_path: options.critical_path,
-            saved: options.saved()?,
-            trace: options.trace,
-            inlined: inlined.as_deref(),
-            source: &options.source,
+        let files = environment::Files {
             library: &library,
             mpi: mpi.as_deref(),
+            inlined: inlined.as_deref(),
             directory: &made,
         };
-        environment::add_sampler(&mut command, &settings);
+        environment::add_sampler(&mut command, options, &events, &files)?;
         output::keep_command(&made, &options.program);
         directory = Some(made);
     }
