@@ -172,15 +172,4 @@ mod tests {
         assert_ne!(a, b);
         assert!(structure_file_name("[vdso]", &[]).starts_with("_vdso_-"));
     }
-
-    #[test]
-    fn a_directory_without_measurements_says_so() {
-        let folder = std::env::temp_dir().join(format!("hpcstruct-none-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).expect("temporary folder");
-        let error = sampled(&folder).expect_err("empty").to_string();
-        assert!(error.contains("hpcrun-rs wrote"), "{error}");
-        std::fs::write(folder.join("process-1.hpcproc"), b"short").expect("written");
-        assert!(matches!(sampled(&folder), Err(StructError::NoMeasurements(_))));
-        std::fs::remove_dir_all(&folder).expect("removed");
-    }
 }

@@ -103,16 +103,6 @@ mod tests {
     }
 
     #[test]
-    fn a_task_that_the_runtime_runs_is_user_work() {
-        let tagged = step(Runtime, RT, SCHED);
-        assert_eq!(of(&[step(User, APP, None), tagged]), None);
-        assert_eq!(of(&[step(System, STD, None), step(User, APP, None), tagged]), None);
-        let own_closure = closure(step(Runtime, RT, None));
-        assert_eq!(of(&[own_closure, tagged]), SCHED);
-        assert_eq!(of(&[step(User, APP, None), own_closure, tagged]), None);
-    }
-
-    #[test]
     fn a_crate_that_tags_its_own_module_keeps_helpers_but_not_closures() {
         let tagged = step(User, APP, SYNC);
         assert_eq!(of(&[step(User, APP, None), tagged]), SYNC);
@@ -130,16 +120,5 @@ mod tests {
         let task = step(User, APP, None);
         assert_eq!(of(&[task, tagged, task]), None);
         assert_eq!(of(&[step(User, RT, None), tagged, task]), SYNC);
-    }
-
-    #[test]
-    fn c_knows_only_files() {
-        let tagged = step(User, None, SYNC);
-        let helper = step(User, None, None);
-        assert_eq!(of(&[helper, tagged]), SYNC);
-        let mut caller = step(User, None, None);
-        caller.call_tag = SCHED;
-        assert_eq!(of(&[helper, caller]), SCHED);
-        assert_eq!(of(&[closure(helper), tagged]), None);
     }
 }
