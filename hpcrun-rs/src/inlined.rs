@@ -104,23 +104,3 @@ fn key(modules: &[PathBuf]) -> u64 {
     });
     cache::fingerprint(files)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use hpc_formats::inlined::Table;
-
-    #[test]
-    fn a_program_has_its_libraries_and_a_table() {
-        let own = std::env::current_exe().expect("a test has a file");
-        let interpreter = interpreter(&own).expect("it is linked dynamically");
-        let libraries = libraries(&interpreter, &own);
-        let is_libc = |path: &PathBuf| path.file_name() == Some(OsStr::new("libc.so.6"));
-        assert!(libraries.iter().any(is_libc), "{libraries:?}");
-        let directory = std::env::temp_dir();
-        let (table, lacks) = table(&own, &directory);
-        assert_eq!(lacks, [""; 0]);
-        let bytes = fs::read(table.expect("it is made")).expect("it is there");
-        assert!(Table::new(&bytes).is_some());
-    }
-}

@@ -336,22 +336,6 @@ mod tests {
     }
 
     #[test]
-    fn two_lines_are_served() {
-        for (text, served) in [
-            ("1.12.0", true),
-            ("1.12.1", true),
-            ("1.13.7", true),
-            ("1.13.0-beta.1", false),
-            ("1.11.0", false),
-            ("1.14.0", false),
-            ("2.12.0", false),
-        ] {
-            let version = Version::parse(text).expect("a version");
-            assert_eq!(is_served(&version, &RAYON), served, "{text}");
-        }
-    }
-
-    #[test]
     fn a_package_is_named_with_as_much_of_its_version_as_one_likes() {
         for (spec, is_meant) in [
             ("a-b", true),

@@ -248,22 +248,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waiting_adds_up_over_waiters_and_is_taken_once() {
-        let mut state = State(0);
-        for since in [100, 120, 150] {
-            state = state.joined(since).expect("there is room");
-        }
-        assert_eq!(state.waited(200), 100 + 80 + 50);
-        state = state.taken(200);
-        assert_eq!((state.waited(200), state.waited(210)), (0, 3 * 10));
-        state = state.left(210);
-        assert_eq!(state.waited(220), 3 * 10 + 2 * 10);
-        state = state.taken(220).left(230).left(240);
-        assert_eq!(state.waited(1000), 10 + 20);
-        assert_eq!(state.taken(1000), State(0));
-    }
-
-    #[test]
     fn sums_wrap() {
         let late = (1 << 52) - 10;
         let state = State(0).joined(late).and_then(|s| s.joined(late + 4));

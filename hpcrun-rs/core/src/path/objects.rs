@@ -189,24 +189,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_object_is_found_again_until_it_is_taken() {
-        let objects = Objects::new();
-        for address in (0x1000..0x9000).step_by(8) {
-            let known = objects.with(address, |object| {
-                let lock = object.lock(drop);
-                std::mem::replace(&mut lock.is_exclusive, true)
-            });
-            assert_eq!(known, Some(false));
-        }
-        let again = objects.with(0x1008, |object| object.lock(drop).is_exclusive);
-        assert_eq!(again, Some(true));
-        assert!(matches!(objects.take(0x1008), Some(Object::Lock(_))));
-        assert!(objects.take(0x1008).is_none());
-        let anew = objects.with(0x1008, |object| object.lock(drop).is_exclusive);
-        assert_eq!(anew, Some(false));
-    }
-
-    #[test]
     fn an_address_that_is_used_otherwise_is_another_object() {
         let objects = Objects::new();
         objects.with(8, |object| object.lock(drop).is_exclusive = true);
