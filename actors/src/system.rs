@@ -172,10 +172,7 @@ impl System {
         shared.end_phase(None);
         let error = std::mem::take(&mut *lock(&shared.error));
         let result = result.unwrap_or_else(|payload| std::panic::resume_unwind(payload));
-        match error == RunError::default() {
-            true => Ok(result),
-            false => Err(error),
-        }
+        if error == RunError::default() { Ok(result) } else { Err(error) }
     }
 
     /// The critical path of the last phase: up to now, while a program runs. Empty if it is not followed.

@@ -11,8 +11,8 @@ mod columns;
 mod decode;
 mod encode;
 
-use crate::numbered;
 use crate::error::Kind;
+use crate::numbered;
 
 pub use columns::Columns;
 

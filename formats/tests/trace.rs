@@ -5,8 +5,7 @@ mod writer;
 
 use hpc_formats::critical_path::Edge;
 use hpc_formats::trace::{
-    BLOCK_HEADER_SIZE, BLOCK_SIZE, Event, Followed, Last, MAX_EVENT, State, Trace, block,
-    encode,
+    BLOCK_HEADER_SIZE, BLOCK_SIZE, Event, Followed, Last, MAX_EVENT, State, Trace, block, encode,
 };
 use writer::Writer;
 

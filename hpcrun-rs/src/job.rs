@@ -36,10 +36,7 @@ impl Job {
         LAUNCHERS.iter().find_map(|(rank, ranks, names)| {
             let (rank, ranks) = (number(rank)?, number(ranks)?);
             let named: Vec<String> = names.iter().filter_map(|name| variable(name)).collect();
-            let id = match named.is_empty() {
-                true => launcher()?,
-                false => named.join("-"),
-            };
+            let id = if named.is_empty() { launcher()? } else { named.join("-") };
             let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-';
             Some(Job { id: id.replace(|c| !is_plain(c), "_"), rank, ranks })
         })

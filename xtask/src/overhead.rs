@@ -100,10 +100,7 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
         false => options.profiler.clone(),
     };
     let setting = Setting { programs, folder, profilers, is_alone: options.profiler.is_empty() };
-    let others = match setting.is_alone {
-        true => other_tools(&setting.folder),
-        false => Vec::new(),
-    };
+    let others = if setting.is_alone { other_tools(&setting.folder) } else { Vec::new() };
     println!("| program | rate | way | whole | inner |\n|---|---|---|---|---|");
     for program in selected(options, &setting.programs)? {
         measure(&program, options, &setting, &others)?;

@@ -6,8 +6,8 @@ use super::{
 };
 use crate::address::CodeAddress;
 use crate::bytes::{ByteReader, ByteWriter};
-use crate::fields::{Field, by_number, structures};
 use crate::error::{FileError, Kind};
+use crate::fields::{Field, by_number, structures};
 use std::collections::BTreeMap;
 
 pub static KIND: Kind = Kind::measured("critical path", *b"HPCRPATH", 10);

@@ -3,8 +3,7 @@
 #![allow(unreachable_pub, missing_docs)]
 
 use hpc_formats::trace::{
-    BLOCK_HEADER_SIZE, BLOCK_SIZE, Event, Last, KIND, MAX_EVENT, State, block,
-    encode, header,
+    BLOCK_HEADER_SIZE, BLOCK_SIZE, Event, KIND, Last, MAX_EVENT, State, block, encode, header,
 };
 
 /// Makes a trace in memory, as the sampler does in a file.

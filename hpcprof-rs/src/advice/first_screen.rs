@@ -390,10 +390,7 @@ impl Screen<'_> {
             return Ok(());
         }
         let totals = &self.view.totals;
-        let view = match is_tracked {
-            true => "critical-path",
-            false => "bottom-up",
-        };
+        let view = if is_tracked { "critical-path" } else { "bottom-up" };
         let is_loss = |metric: usize| {
             totals[metric] as f64 >= effort(totals) as f64 * LEAST_LOSS
                 && totals[metric] >= totals[IDLENESS].max(totals[OVERHEAD])

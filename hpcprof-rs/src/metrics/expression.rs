@@ -227,10 +227,7 @@ fn operation_meaning(
             let variable = &variables[position];
             Meaning {
                 unit: variable.unit,
-                growth: match variable.adds_up {
-                    true => Growth::Linear,
-                    false => Growth::Other,
-                },
+                growth: if variable.adds_up { Growth::Linear } else { Growth::Other },
             }
         }
         Operation::Negate => last(),

@@ -485,10 +485,7 @@ fn shown(place: &Place, room: usize) -> String {
 
 /// A name in at most `room` columns.
 fn short(name: &str, room: usize) -> String {
-    match name.chars().count() > room {
-        true => middle(tail(name), room),
-        false => name.to_owned(),
-    }
+    if name.chars().count() > room { middle(tail(name), room) } else { name.to_owned() }
 }
 
 /// Where something begins and ends, in at most `room` columns.

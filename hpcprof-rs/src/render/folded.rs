@@ -13,10 +13,7 @@ use std::io::{self, Write};
 /// one. Roundings are carried along, so that the column's sum is the total to a microsecond or a unit.
 pub fn print(view: &View, code: &Code, metric: MetricSelector<'_>, out: &mut impl Write) -> io::Result<()> {
     let is_time = |expression: &Expression| expression.unit() == Unit::SECONDS;
-    let step = match metric.derived().is_none_or(is_time) {
-        true => 1000,
-        false => 1,
-    };
+    let step = if metric.derived().is_none_or(is_time) { 1000 } else { 1 };
     let mut carried = 0_i64;
     let mut path: Vec<String> = Vec::new();
     let amount = |id: u32| metric.of(view.inclusive.of(id));

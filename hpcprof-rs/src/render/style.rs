@@ -40,9 +40,6 @@ impl Style {
 
     /// `text` within the ANSI sequence `code`.
     pub fn paint(self, code: &str, text: &str) -> String {
-        match self.colour {
-            true => format!("\x1b[{code}m{text}\x1b[0m"),
-            false => text.to_owned(),
-        }
+        if self.colour { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
     }
 }

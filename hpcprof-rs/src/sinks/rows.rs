@@ -45,18 +45,12 @@ impl<'c> Rows<'c> {
                 _ => unreachable!("numbers and texts are one of these"),
             });
         }
-        match self.waiting.len() + self.width > PARAMETERS {
-            true => self.insert(),
-            false => Ok(()),
-        }
+        if self.waiting.len() + self.width > PARAMETERS { self.insert() } else { Ok(()) }
     }
 
     /// Inserts the rows that are left.
     pub(super) fn end(mut self) -> Result<()> {
-        match self.waiting.is_empty() {
-            true => Ok(()),
-            false => self.insert(),
-        }
+        if self.waiting.is_empty() { Ok(()) } else { self.insert() }
     }
 
     fn insert(&mut self) -> Result<()> {

@@ -78,10 +78,7 @@ impl StructureLibrary {
             || known::origin(Kind::Folder, &module.path) == Some(Origin::System);
         for note in &structure.notes {
             let line = format!("{}: {note}", module.path);
-            match is_system {
-                true => warnings.add_detail(&line),
-                false => warnings.add(line),
-            }
+            if is_system { warnings.add_detail(&line) } else { warnings.add(line) }
         }
         Some(structure)
     }

@@ -15,8 +15,7 @@ use hpc_formats::critical_path::{self, CriticalPath};
 use hpc_formats::loss::LossCause;
 use hpc_formats::process::{self, CpuTimes, End, Entry, Module, SiteCounts, Stamp, Start, Unprofiled};
 use hpc_formats::profile::{
-    Association, HEADER_SIZE, KIND, METRIC_SIZE, RecordKind, default_metrics,
-    header, meta,
+    Association, HEADER_SIZE, KIND, METRIC_SIZE, RecordKind, default_metrics, header, meta,
 };
 use hpc_formats::structure::{
     Origin, Procedure, ProcedureId, Scope, ScopeId, ScopeKind, SourceLine, Span, StringId, Structure,

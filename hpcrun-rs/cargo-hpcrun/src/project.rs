@@ -129,10 +129,7 @@ fn best(mut versions: impl Iterator<Item = Locked>) -> Locked {
         return Locked::Absent;
     };
     let is_served = |l: &Locked| matches!(l, Locked::Served(_));
-    match is_served(&first) {
-        true => first,
-        false => versions.find(is_served).unwrap_or(first),
-    }
+    if is_served(&first) { first } else { versions.find(is_served).unwrap_or(first) }
 }
 
 /// The packages that cargo would choose among.

@@ -304,10 +304,7 @@ fn lengthen<T>(
         libc::ENOSPC | libc::EDQUOT => LossCause::DiskFull,
         _ => LossCause::NoFile,
     })?;
-    let done = match add_blocks(fd, len, step) {
-        true => act(fd),
-        false => Err(LossCause::DiskFull),
-    };
+    let done = if add_blocks(fd, len, step) { act(fd) } else { Err(LossCause::DiskFull) };
     system::close(fd);
     done
 }

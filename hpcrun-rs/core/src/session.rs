@@ -463,10 +463,7 @@ fn cpu_times() -> process::CpuTimes {
         children_ns: now.1.saturating_sub(at_start.1 + foreign),
         unsampled_ns: image::counted(|counts| &counts.unsampled_ns),
         estimated_wait_ns: activity::estimated_ns(),
-        unknown_lock_wait_ns: match locks::enabled() {
-            true => locks::unknown_ns(),
-            false => 0,
-        },
+        unknown_lock_wait_ns: if locks::enabled() { locks::unknown_ns() } else { 0 },
         run_delay_ns: threads::run_delays(),
     }
 }

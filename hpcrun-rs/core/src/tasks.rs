@@ -214,10 +214,7 @@ impl Chain {
     /// A task and those around it. `peek` reads any memory.
     #[inline]
     pub(crate) fn of(task: *const Task, peek: impl FnMut(u64) -> Option<u64>) -> Chain {
-        match task.is_null() {
-            true => Chain::NONE,
-            false => Chain::search(task, peek),
-        }
+        if task.is_null() { Chain::NONE } else { Chain::search(task, peek) }
     }
 
     fn search(mut task: *const Task, mut peek: impl FnMut(u64) -> Option<u64>) -> Chain {

@@ -52,10 +52,7 @@ impl Call<'_> {
     /// A number among the arguments.
     #[inline]
     pub(crate) fn int(&self, index: usize) -> c_int {
-        match self.fortran {
-            false => self.word(index) as c_int,
-            true => self.int_at(index, 0),
-        }
+        if self.fortran { self.int_at(index, 0) } else { self.word(index) as c_int }
     }
 
     /// A number of the array at an address among them.

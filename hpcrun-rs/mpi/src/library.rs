@@ -223,10 +223,7 @@ impl Library {
     /// A handle among C's arguments.
     #[inline]
     pub(crate) fn handle(&self, argument: usize) -> usize {
-        match self.is_open_mpi {
-            true => argument,
-            false => argument & 0xffff_ffff,
-        }
+        if self.is_open_mpi { argument } else { argument & 0xffff_ffff }
     }
 
     /// The handle at a place in an array of C's.

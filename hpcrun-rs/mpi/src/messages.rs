@@ -67,10 +67,7 @@ impl End {
     pub(crate) fn post(self, state: &mut State) -> Option<u64> {
         let any = state.world.library.any_source;
         let comm = state.world.comm(self.comm)?;
-        let source = match self.rank == any {
-            true => None,
-            false => Some(comm.rank(self.rank)?),
-        };
+        let source = if self.rank == any { None } else { Some(comm.rank(self.rank)?) };
         let wanted =
             Wanted { comm: self.id(comm), source, tag: Some(self.tag).filter(|tag| *tag != ANY_TAG) };
         Some(state.matching.post(wanted))
@@ -128,10 +125,7 @@ fn receive_at(rank: usize, call: &Call<'_>, observed: &Observed, job: &Job) -> c
     }
     let from = End::of(call, rank, rank + 2);
     // Without other threads nobody asks for other messages until this one is there.
-    let number = match job.is_threaded {
-        true => from.post(&mut job.state()),
-        false => None,
-    };
+    let number = if job.is_threaded { from.post(&mut job.state()) } else { None };
     call.with_statuses(rank + 3, 1, |result, status| {
         if result == 0 {
             from.receive(number, status.source_and_tag(), observed, job);

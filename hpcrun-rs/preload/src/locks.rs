@@ -263,10 +263,7 @@ pub unsafe extern "C" fn pthread_once(
         let result = function::<Function>(&REAL)(control, run_once);
         // The routine has taken it, if it was this thread that has run it.
         let ran = ONCE.replace(outer).is_none();
-        match ran {
-            true => result,
-            false => events::acquired(place, control_address, true, result),
-        }
+        if ran { result } else { events::acquired(place, control_address, true, result) }
     }
 }
 

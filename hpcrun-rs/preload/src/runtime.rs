@@ -97,10 +97,7 @@ pub(crate) fn control_path(start: bool) {
 /// The entry point of a program that tells of its own synchronisation; see [`hpcrun_abi::CriticalPath`].
 #[unsafe(no_mangle)]
 pub extern "C" fn hpcrun_critical_path() -> *const PathTable {
-    match session::is_running() {
-        true => path_table(),
-        false => ptr::null(),
-    }
+    if session::is_running() { path_table() } else { ptr::null() }
 }
 
 /// The entry point of a runtime; see [`hpcrun_abi::RegisterRuntime`].

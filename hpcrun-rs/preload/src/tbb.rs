@@ -413,10 +413,7 @@ impl Call {
         }
         self.is_observed = true;
         // An algorithm begins with a task of its own.
-        match self.group.is_null() {
-            true => thread.begin_pause(),
-            false => thread.expect_pause(),
-        }
+        if self.group.is_null() { thread.begin_pause() } else { thread.expect_pause() }
     }
 }
 

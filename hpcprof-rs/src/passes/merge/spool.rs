@@ -66,10 +66,7 @@ impl Spool {
         self.last = (entry.logical, entry.physical);
         range.bytes += self.buffer.len() - before;
         range.entries += 1;
-        match self.buffer.len() > BUFFER {
-            true => self.flush(),
-            false => Ok(()),
-        }
+        if self.buffer.len() > BUFFER { self.flush() } else { Ok(()) }
     }
 
     pub fn flush(&mut self) -> io::Result<()> {

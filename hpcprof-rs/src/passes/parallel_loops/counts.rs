@@ -85,10 +85,7 @@ fn loops_at(frame: FrameIndex, loops: &ParallelLoops, symbols: &Symbols) -> BTre
         }
         caller = Some(scope.procedure);
     }
-    match in_user_code {
-        true => BTreeSet::new(),
-        false => of_code(),
-    }
+    if in_user_code { BTreeSet::new() } else { of_code() }
 }
 
 /// Work and overhead within each loop, callees included, nanoseconds.

@@ -52,10 +52,7 @@ pub(super) fn adaptor(name: &str) -> Option<String> {
 pub(super) fn last_part(name: &str) -> &str {
     let mut parts = parts(name);
     let last = parts.next().unwrap_or(name);
-    match last.starts_with('<') {
-        true => parts.next().unwrap_or(last),
-        false => last,
-    }
+    if last.starts_with('<') { parts.next().unwrap_or(last) } else { last }
 }
 
 /// The components of a path, the last one first; generic arguments and `<impl A for B>` are one each.

@@ -22,10 +22,7 @@ impl LoopState {
     /// Within what was made here, and does not return here: what the loop itself has made belongs to it, user
     /// code does not.
     pub fn of_task(self) -> LoopState {
-        match self.awaits_body || self.is_frame {
-            true => self,
-            false => LoopState::default(),
-        }
+        if self.awaits_body || self.is_frame { self } else { LoopState::default() }
     }
 }
 

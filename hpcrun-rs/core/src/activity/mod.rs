@@ -45,10 +45,7 @@ pub fn cores() -> u32 {
 /// The mean n of the time that this process's samples account for.
 pub fn mean_cores() -> f64 {
     let [busy, cores_time] = BUSY.each_ref().map(|sum| sum.load(Ordering::Relaxed) as f64);
-    match busy > 0.0 {
-        true => cores_time / busy,
-        false => f64::from(cores()),
-    }
+    if busy > 0.0 { cores_time / busy } else { f64::from(cores()) }
 }
 
 /// The charge of one sample of a working thread, in nanoseconds.

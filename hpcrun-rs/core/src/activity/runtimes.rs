@@ -76,10 +76,7 @@ fn take_slot() {
 /// count.
 #[inline]
 pub(super) fn unpublished() -> i64 {
-    match node::is_alone() {
-        true => i64::from(count()),
-        false => 0,
-    }
+    if node::is_alone() { i64::from(count()) } else { 0 }
 }
 
 /// The slot of the runtimes, if other processes look at it.

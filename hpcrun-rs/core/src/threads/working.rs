@@ -308,10 +308,7 @@ impl Working {
         } else {
             // Idle until a sample finds it elsewhere, or it waits otherwise.
             self.waiting.set(0);
-            self.move_to(match loops {
-                true => State::Yielding,
-                false => State::Spinning,
-            });
+            self.move_to(if loops { State::Yielding } else { State::Spinning });
         }
         self.yielding.set(false);
     }

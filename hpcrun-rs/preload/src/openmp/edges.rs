@@ -40,10 +40,7 @@ fn barrier(team: u64, round: u32) -> usize {
 #[inline]
 fn number() -> u64 {
     static LAST: AtomicU64 = AtomicU64::new(0);
-    match path::is_active() {
-        true => LAST.fetch_add(1, Ordering::Relaxed) + 1,
-        false => 0,
-    }
+    if path::is_active() { LAST.fetch_add(1, Ordering::Relaxed) + 1 } else { 0 }
 }
 
 fn forget(objects: impl IntoIterator<Item = usize>) {
