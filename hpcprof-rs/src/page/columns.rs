@@ -37,7 +37,7 @@ impl Columns {
         }
         let nodes: Vec<Key> = nodes.into_keys().collect();
         let order = tree::preorder(nodes.iter().map(|(caller, _)| *caller));
-        let (mut at, mut depths) = (vec![0; nodes.len()], vec![0; nodes.len()]);
+        let (mut at, mut depths) = (vec![0; nodes.len()], vec![0_u32; nodes.len()]);
         for (number, node) in (0..).zip(&order) {
             let node = *node as usize;
             at[node] = number;

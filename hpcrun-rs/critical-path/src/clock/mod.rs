@@ -105,7 +105,7 @@ fn thread_time() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::{Duration, Instant};
+    use std::time::Duration;
 
     /// Until the thread's CPU clock, by the system, has advanced by so much.
     fn spin(time: Duration) {
