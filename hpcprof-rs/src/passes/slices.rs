@@ -1,8 +1,8 @@
 //! From the events of a thread's trace to slices: from when to when it did what.
 //!
 //! A sample is at the end of the time that it stands for. What lies between two events belongs to the state
-//! in which the thread was; but if that was work, and the sample stands for less, nothing is known of the
-//! time before: the thread slept in a wait that no hook saw, or had no core.
+//! in which the thread was; but if that was work, and samples stand for less, nothing is known of the rest:
+//! the thread slept in a wait that no hook saw, or had no core.
 
 use hpc_formats::trace::{Block, Event, State};
 
@@ -29,15 +29,19 @@ pub fn name(state: Option<State>) -> &'static str {
 /// A thread's slices, from its blocks. It goes on to `end`, unless it says that it has ended.
 pub fn of(blocks: &[Block<'_>], end: u64, period: u64) -> Vec<Slice> {
     let Some(first) = blocks.first() else { return Vec::new() };
-    let mut thread = Thread { at: first.time, state: first.state, context: 0, slices: Vec::new() };
-    for (time, event) in blocks.iter().flat_map(Block::events).flatten() {
+    let events = || blocks.iter().flat_map(Block::events).flatten();
+    let weight = |(_, event)| if let Event::Sample { weight, .. } = event { weight } else { 1 };
+    // Whoever works for so long is sampled, however far apart the kernel's ticks are.
+    let longest = events().map(weight).max().unwrap_or(1).saturating_mul(period).saturating_mul(2);
+    let mut thread = Thread { at: first.time, state: first.state, context: 0, longest, slices: Vec::new() };
+    for (time, event) in events() {
         let time = time.max(thread.at);
         match event {
             Event::Sample { state, weight, context } => {
                 thread.sample(time, state, weight.saturating_mul(period), (context, period));
             }
             Event::Change(state) => {
-                thread.until(time, Some(thread.state), 0);
+                thread.until(time, thread.known(time), 0);
                 thread.state = state;
             }
             Event::Waited(context) => {
@@ -47,7 +51,8 @@ pub fn of(blocks: &[Block<'_>], end: u64, period: u64) -> Vec<Slice> {
             Event::Followed(_) | Event::Sent(_) | Event::Received { .. } => {}
         }
     }
-    thread.until(end.max(thread.at), Some(thread.state), 0);
+    let end = end.max(thread.at);
+    thread.until(end, thread.known(end), 0);
     thread.slices
 }
 
@@ -56,10 +61,17 @@ struct Thread {
     state: State,
     /// That of the last sample.
     context: u32,
+    /// How long it works without a sample, at most.
+    longest: u64,
     slices: Vec<Slice>,
 }
 
 impl Thread {
+    /// Its state from its last event on, if there is none up to `end`.
+    fn known(&self, end: u64) -> Option<State> {
+        Some(self.state).filter(|state| *state != State::Works || end - self.at <= self.longest)
+    }
+
     fn sample(&mut self, time: u64, state: State, stands_for: u64, (context, period): (u32, u64)) {
         let covered = time.saturating_sub(stands_for).max(self.at);
         if self.state != state {
@@ -131,7 +143,8 @@ mod tests {
             (0, 22, "works", 5, 20),
             (22, 35, "works", 6, 10),
             (35, 700, "waits", 9, 0),
-            (700, 800, "works", 6, 10),
+            (700, 705, "works", 6, 10),
+            (705, 800, "unseen", 0, 0),
         ];
         assert_eq!(found, expected);
     }
@@ -139,7 +152,12 @@ mod tests {
     #[test]
     fn what_no_sample_stands_for_is_unseen() {
         let found = slices(&[(10, works(1, 5)), (500, works(3, 5))]);
-        let expected = [(0, 10, "works", 5, 10), (10, 470, "unseen", 0, 0), (470, 1000, "works", 5, 30)];
+        let expected = [
+            (0, 10, "works", 5, 10),
+            (10, 470, "unseen", 0, 0),
+            (470, 500, "works", 5, 30),
+            (500, 1000, "unseen", 0, 0),
+        ];
         assert_eq!(found, expected);
     }
 

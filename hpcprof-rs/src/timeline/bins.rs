@@ -193,8 +193,8 @@ impl All {
     fn keep(&mut self, own: Option<Own>) {
         let Some(own) = own else { return };
         let sums = own.states.each_ref().map(|row| row.iter().sum::<i64>());
-        let [work, _, idle, spins, _] = sums;
-        let stands_by = own.owner.1 > 1 && idle + spins == 0 && work * STANDING_BY < sums.into_iter().sum();
+        let [work, waits, idle, spins, unseen] = sums;
+        let stands_by = own.owner.1 > 1 && idle + spins == 0 && work * STANDING_BY < waits - unseen;
         if stands_by {
             self.standing_by = (self.standing_by.0 + 1, self.standing_by.1 + work);
         }
