@@ -3,6 +3,7 @@
 //! | entry points | what happens |
 //! |---|---|
 //! | regions | the runtime gets our function and a record; this begins a task in each thread of the region |
+//! | regions of old compilers | the same, for the other threads: the caller itself calls the function |
 //! | tasks | the runtime copies our block, which has the record and the program's data |
 //! | waits | the thread pauses |
 //!
@@ -10,13 +11,14 @@
 
 use super::copies::{Entry, Function};
 use super::edges::{self, Spawned, Team};
-use super::{creation, loops, site};
+use super::{captured, creation, loops, site};
 use hpc_formats::process::DirectiveKind;
 use hpcrun_abi::host::Stacked;
 use hpcrun_core::tasks::{Boundary, Context, OnPath, Task};
 use hpcrun_core::threads::{self, OwnThread};
 use hpcrun_core::unwind::Registers;
 use hpcrun_core::{directives, session};
+use std::cell::Cell;
 use std::ffi::c_void;
 use std::ptr;
 
@@ -80,6 +82,13 @@ interpose! { region:
     GOMP_parallel_loop_maybe_nonmonotonic_runtime
 }
 
+interpose! { start_region:
+    GOMP_parallel_start GOMP_parallel_sections_start GOMP_parallel_loop_static_start
+    GOMP_parallel_loop_dynamic_start GOMP_parallel_loop_guided_start
+    GOMP_parallel_loop_runtime_start
+}
+
+interpose! { end_region: GOMP_parallel_end }
 interpose! { task: GOMP_task }
 interpose! { task_loop: GOMP_taskloop GOMP_taskloop_ull }
 
@@ -138,6 +147,8 @@ struct Region {
     team: Team,
     /// The step of its loop, if it begins with one.
     step: usize,
+    /// The region around it that the same thread has started in the old way.
+    around: *mut Region,
 }
 
 impl Region {
@@ -154,6 +165,7 @@ impl Region {
                 from,
                 team: Team::fork(from),
                 step: arguments[5],
+                around: ptr::null_mut(),
             }
         }
     }
@@ -181,7 +193,7 @@ unsafe fn region(entry: &Entry, from: usize, arguments: Arguments, stack: Stack)
 }
 
 unsafe extern "C-unwind" fn run_region(region: *mut c_void) {
-    // SAFETY: the record that `region` has passed.
+    // SAFETY: the record that `region` or `start_region` has passed.
     unsafe {
         let region = &*region.cast::<Region>();
         let begin = |task: &Task, path: &OnPath| region.team.begin(task, path, region.from);
@@ -219,6 +231,45 @@ unsafe fn run(
     }
     edges::end(&task, from, true);
     thread.inspect(|thread| thread.end_task(&task));
+}
+
+thread_local! {
+    /// The regions that the thread has started in the old way, innermost first.
+    static STARTED: Cell<*mut Region> = const { Cell::new(ptr::null_mut()) };
+}
+
+unsafe fn start_region(entry: &Entry, from: usize, arguments: Arguments, stack: Stack) -> usize {
+    let real = entry.of_call(from);
+    let Some(thread) = observed(real) else {
+        // SAFETY: the caller's arguments.
+        return unsafe { call(real, arguments, stack) };
+    };
+    let context = captured(thread, Registers::here());
+    // SAFETY: as above; `end_region` frees the record.
+    unsafe {
+        let region = Box::into_raw(Box::new(Region::new(thread, arguments, context, from)));
+        (*region).around = STARTED.replace(region);
+        let [_, _, a, b, c, d] = arguments;
+        thread.begin_pause();
+        let start = [run_region as *const () as usize, region as usize, a, b, c, d];
+        let result = call(real, start, stack);
+        thread.end_pause();
+        result
+    }
+}
+
+unsafe fn end_region(entry: &Entry, from: usize, arguments: Arguments, stack: Stack) -> usize {
+    // SAFETY: the caller's arguments. The region is over: the runtime uses its record no more.
+    unsafe {
+        let result = wait(entry, from, arguments, stack);
+        let region = STARTED.get();
+        if !region.is_null() {
+            STARTED.set((*region).around);
+            (*region).team.join(from);
+            drop(Box::from_raw(region));
+        }
+        result
+    }
 }
 
 /// The beginning of a task's block. The program's data follow.
