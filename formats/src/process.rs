@@ -24,6 +24,7 @@ const KIND_SITES: u32 = 4;
 const KIND_UNPROFILED: u32 = 5;
 const KIND_COPY: u32 = 6;
 const KIND_DIRECTIVES: u32 = 7;
+const KIND_REMAPPED: u32 = 8;
 
 /// Start of a process image.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -254,6 +255,16 @@ pub struct Directive {
     pub iterations: u64,
 }
 
+/// Code of a module that the program has mapped once more, elsewhere.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Remapped {
+    /// Its first absolute address there.
+    pub start: u64,
+    pub size: u64,
+    /// The same place in the module.
+    pub code: CodeAddress,
+}
+
 #[derive(Clone, PartialEq, Debug)]
 pub enum Entry {
     Start(Start),
@@ -263,6 +274,8 @@ pub enum Entry {
     Sites(Vec<SiteCounts>),
     /// All directives that were executed; written before the end.
     Directives(Vec<Directive>),
+    /// What is there at one moment; the last one that has an address counts.
+    Remapped(Vec<Remapped>),
     Unprofiled(Unprofiled),
     /// See [`Module::copy`].
     Copy(ModuleId, String),
@@ -289,6 +302,7 @@ structures! {
     Unprofiled, Unprofiled { executable reason }
     SiteCounts, SiteCounts { place splits steals stolen_ns executions }
     Directive, Directive { place kind executions uncaptured chunks iterations }
+    Remapped, Remapped { start size code }
 }
 
 impl Field for ModuleId {
@@ -318,6 +332,7 @@ pub fn encode(entry: &Entry) -> Vec<u8> {
         Entry::Sites(sites) => entry_of(KIND_SITES, sites),
         Entry::Unprofiled(program) => entry_of(KIND_UNPROFILED, program),
         Entry::Directives(directives) => entry_of(KIND_DIRECTIVES, directives),
+        Entry::Remapped(ranges) => entry_of(KIND_REMAPPED, ranges),
         Entry::Copy(id, name) => entry_of(KIND_COPY, &(*id, name.clone())),
     }
 }
@@ -334,6 +349,8 @@ pub struct Process {
     pub sites: Vec<SiteCounts>,
     /// What was counted at its directives of OpenMP, as last written.
     pub directives: Vec<Directive>,
+    /// Where code of its modules is mapped once more.
+    pub remapped: Vec<Remapped>,
     /// Programs that it started and that were not profiled.
     pub unprofiled: Vec<Unprofiled>,
     /// Whether the file ends within an entry, or an entry could not be decoded.
@@ -365,7 +382,7 @@ impl Process {
         let mut end: Option<End> = None;
         let mut sites = Vec::new();
         let mut directives = Vec::new();
-        let mut unprofiled = Vec::new();
+        let (mut unprofiled, mut remapped) = (Vec::new(), Vec::new());
         let mut damaged = false;
         while r.remaining() > 0 && !r.rest().starts_with(&KIND.magic) {
             let Some((kind, payload)) = r.u32().and_then(|k| Some((k, r.blob()?))) else {
@@ -380,6 +397,7 @@ impl Process {
                 KIND_SITES => Field::read(&mut p).map(|s| sites = s),
                 KIND_UNPROFILED => Field::read(&mut p).map(|u| unprofiled.push(u)),
                 KIND_DIRECTIVES => Field::read(&mut p).map(|d| directives = d),
+                KIND_REMAPPED => Field::read(&mut p).map(|r: Vec<Remapped>| remapped.extend(r)),
                 KIND_COPY => Field::read(&mut p).map(|copy| take_copy(copy, &mut modules)),
                 _ => Some(()),
             };
@@ -389,7 +407,7 @@ impl Process {
             end.mean_cores = f64::from(end.cores);
         }
         let start = start.ok_or(KIND.corrupt("it ends before it says whose it is"))?;
-        let process = Process { start, modules, end, sites, directives, unprofiled, damaged };
+        let process = Process { start, modules, end, sites, directives, remapped, unprofiled, damaged };
         Ok((process, r.rest()))
     }
 }
@@ -448,6 +466,7 @@ mod tests {
         let kind = DirectiveKind::OmpTask;
         let directives =
             vec![Directive { place, kind, executions: 5, uncaptured: 6, chunks: 7, iterations: 8 }];
+        let remapped: Vec<_> = [1, 2].map(|start| Remapped { start, size: 9, code: place }).into();
         let program = Unprofiled { executable: text("/bin/sh"), reason: text("musl") };
         let entries = [
             Entry::Start(start.clone()),
@@ -457,6 +476,8 @@ mod tests {
             Entry::Sites(sites.clone()),
             Entry::Unprofiled(program.clone()),
             Entry::Directives(directives.clone()),
+            Entry::Remapped(vec![remapped[0]]),
+            Entry::Remapped(vec![remapped[1]]),
             Entry::End(end.clone()),
         ];
         let mut file = encode_header().to_vec();
@@ -468,6 +489,7 @@ mod tests {
             sites,
             unprofiled: vec![program],
             directives,
+            remapped,
             damaged: false,
         };
         assert_eq!(Process::parse(&file), Ok(whole.clone()));

@@ -279,10 +279,8 @@ fn summarise(measurements: &Measurements, merged: &mut Merged, warnings: &mut Wa
 }
 
 fn process_frames(map: &LoadMap, table: &FrameTable) -> ProcessFrames {
-    let frame = |address: &hpc_formats::address::CodeAddress| {
-        let module = map.module(*address)?;
-        Some((address.0, *table.get(&(module, address.offset()))?))
-    };
+    let frame =
+        |address: &hpc_formats::address::CodeAddress| Some((address.0, *table.get(&map.place(*address)?)?));
     map.addresses.iter().filter_map(frame).collect()
 }
 

@@ -87,6 +87,11 @@ fn a_run_without_a_sample_is_told_from_one_whose_profiles_are_lost() {
     }
     let part = "m: the program ended before its first sample";
     fails(temp.path(), "m", &[part, "longer run"]);
+    // From its start on, so that it is not known what it used.
+    let mut traced = crate::support::program::run();
+    traced.end.as_mut().expect("an end").reason = "traced by another program".to_owned();
+    traced.write(&temp.join("traced"));
+    fails(temp.path(), "traced", &["traced: has no samples: another program traced it", "measure it alone"]);
 }
 
 #[test]

@@ -7,6 +7,7 @@ mod children;
 mod damage;
 mod deep_paths;
 mod demo;
+mod generated;
 mod guest;
 mod harness;
 mod house;

@@ -193,11 +193,14 @@ fn code_and_stacks_in_unusual_places_are_walked() {
     let _cores = exclusive_cores();
     let run = Spec::new("lifecycle-elsewhere", c_program("elsewhere")).rate(RATE).succeed();
     let view = run.database().top_down();
-    for kind in ["bare", "described", "hot", "pool", "thread", "deep", "null"] {
+    for kind in ["bare", "described", "spilled", "hot", "again", "pool", "thread", "deep", "null"] {
         let path = ["main".to_owned(), format!("by_{kind}"), format!("leaf_{kind}")];
         let measured = view.inclusive_under(&path.each_ref().map(String::as_str), "work");
         assert_close(kind, measured, 0.1, 0.006);
     }
+    let again = view.inclusive_under(&["main", "by_again", "hot", "leaf_again"], "work");
+    assert_close("code that is mapped twice has its name", again, 0.1, 0.006);
+    assert_close("a coroutine", view.inclusive_under(&["coroutine", "leaf_left"], "work"), 0.1, 0.006);
     assert!(view.unrooted() * 100 <= view.quality.samples, "{:?}", view.quality);
 }
 

@@ -138,6 +138,21 @@ fn the_cores_are_those_that_may_be_used_now() {
     assert!(work > 0.29 && idle < 0.02, "work {work} s, idleness {idle} s on one core");
 }
 
+/// What a thread had to wait for a core is counted once, whatever programs it runs as after that.
+#[test]
+fn a_program_that_is_executed_has_not_waited_for_a_core_before() {
+    let _cores = exclusive_cores();
+    let arguments = ["-c", "0", &processes(), "images", "300"];
+    let run = Spec::new("node-images", "taskset").arguments(&arguments).all_cores().rate(RATE).succeed();
+    let json = run.database().text("top-down", &["--format", "json"]);
+    let view: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+    let seconds = |name: &str| view[name].as_f64().expect("seconds");
+    // Of two processes on one core, each waits while the other has it.
+    let (delay, wall) =
+        (view["quality"]["run_delay_seconds"].as_f64().expect("seconds"), seconds("wall_seconds"));
+    assert!(delay > 0.5 && delay < 1.05 * wall, "{delay} s of {wall} s");
+}
+
 /// A command that runs another in namespaces of its own, if the kernel lets us.
 fn unshared(namespaces: &str) -> Option<String> {
     let words = format!("unshare --user --map-root-user --fork {namespaces}");

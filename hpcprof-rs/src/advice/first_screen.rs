@@ -11,6 +11,7 @@ use crate::catalogue::statistics::Statistics;
 use crate::error::{Error, Result, one_line};
 use crate::model::errors::Sampled;
 use crate::model::symbols::GENERATED;
+use crate::model::tree::Label;
 use crate::render::names;
 use crate::render::numbers::{percent, seconds};
 use crate::render::style::Style;
@@ -82,6 +83,9 @@ pub fn stored_view(catalogue: &Catalogue) -> Result<View> {
 /// Where code that a program has made while it ran has no names.
 const UNNAMED: &str = "generated code has no names: have its compiler write a map for perf (node \
      --perf-basic-prof, python -X perf)";
+
+/// Where such code hides its callers.
+const WITHOUT_CALLERS: &str = "they are in code that the program has generated, whose callers can't be found";
 
 /// Which verdicts the figures can carry.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -243,6 +247,7 @@ impl Screen<'_> {
             let held_back = self.run.lost_ns.get(quality::HELD_BACK).copied().unwrap_or(0);
             let remedy = match held_back > self.run.lost_ns.values().sum::<i64>() / 2 {
                 true => "signals were blocked by a system call of the program's own, or perf was off",
+                false if self.ends_in_generated_code() => WITHOUT_CALLERS,
                 false => "build with frame or unwind information and measure again",
             };
             let text = format!(
@@ -300,6 +305,18 @@ impl Screen<'_> {
             self.thresholds.idleness, self.thresholds.overhead
         );
         writeln!(out, "{}\n", self.style.faint(&high))
+    }
+
+    /// Whether most of what is not rooted has no caller above code that the program has generated.
+    fn ends_in_generated_code(&self) -> bool {
+        let view = self.view;
+        let partial = view.roots.iter().filter(|root| matches!(view.node(**root).label, Label::Partial(_)));
+        let outermost = partial.flat_map(|root| &view.children[*root as usize]);
+        let signed = outermost.map(|node| {
+            let is_generated = view.node(*node).label.module(&self.catalogue.code) == Some(GENERATED);
+            effort(view.inclusive.of(*node)) * if is_generated { 1 } else { -1 }
+        });
+        signed.sum::<i64>() > 0
     }
 
     /// A remark if the order of rows may be chance: there are few samples, and the efforts of neighbours

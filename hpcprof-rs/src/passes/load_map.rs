@@ -7,7 +7,7 @@ use crate::model::symbols::{GENERATED, ModuleIndex, Symbols};
 use crate::model::warnings::Warnings;
 use crate::sources::measurements::{Measurements, ProcessInput, ThreadInput};
 use hpc_formats::address::{CodeAddress, ModuleId};
-use hpc_formats::process::Stamp;
+use hpc_formats::process::{Remapped, Stamp};
 use hpc_formats::profile::{Record, SAMPLES};
 use hpcstruct_rs::parallel;
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,13 +26,23 @@ pub type SampledModules = BTreeMap<ModuleIndex, SampledModule>;
 #[derive(Debug, Default)]
 pub struct LoadMap {
     modules: FastMap<u16, ModuleIndex>,
+    /// Where code of the modules is mapped once more.
+    remapped: Vec<Remapped>,
     /// Every code address in the profiles of the process and in its process file.
     pub addresses: Vec<CodeAddress>,
 }
 
 impl LoadMap {
-    pub fn module(&self, address: CodeAddress) -> Option<ModuleIndex> {
-        self.modules.get(&address.module().0).copied()
+    /// The module, and the address in it, as the module states it.
+    pub fn place(&self, address: CodeAddress) -> Option<(ModuleIndex, u64)> {
+        let mut place = address;
+        if address.module() == ModuleId::UNKNOWN {
+            let into = |r: &Remapped| address.offset().checked_sub(r.start).filter(|into| *into < r.size);
+            let known = self.remapped.iter().rev().find_map(|r| Some((r.code, into(r)?)));
+            place =
+                known.map_or(address, |(code, into)| CodeAddress::new(code.module(), code.offset() + into));
+        }
+        Some((*self.modules.get(&place.module().0)?, place.offset()))
     }
 }
 
@@ -52,13 +62,13 @@ pub fn collect(
         let directory = &measurements.directories[process.directory];
         let map = load_map(process, directory, addresses, symbols, warnings);
         for address in &map.addresses {
-            if let Some(module) = map.module(*address) {
+            if let Some((module, offset)) = map.place(*address) {
                 let known: &mut SampledModule = sampled.entry(module).or_default();
-                known.addresses.insert(address.offset());
+                known.addresses.insert(offset);
             }
         }
         for (address, samples) in samples {
-            let known = map.module(CodeAddress(address)).and_then(|module| sampled.get_mut(&module));
+            let known = map.place(CodeAddress(address)).and_then(|(module, _)| sampled.get_mut(&module));
             if let Some(known) = known {
                 known.samples = known.samples.saturating_add(samples);
             }
@@ -146,6 +156,7 @@ fn load_map(
     map.modules.insert(ModuleId::UNKNOWN.0, id);
     match &process.process {
         Some(file) => {
+            map.remapped.clone_from(&file.remapped);
             for module in &file.modules {
                 let id = symbols.add_module(&module.path, &module.build_id, module.stamp);
                 if !module.copy.is_empty() {

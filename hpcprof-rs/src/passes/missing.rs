@@ -10,8 +10,8 @@
 //!   periods are uneven.
 
 use crate::model::experiment::{Missing, ProcessSummary, ThreadSummary, UnprofiledProgram};
-use crate::passes::summarise::{SANDBOX, TRACED, lost};
-use crate::sources::measurements::FEW_PERIODS;
+use crate::passes::summarise::{SANDBOX, lost};
+use crate::sources::measurements::{FEW_PERIODS, TRACED};
 use hpc_formats::loss::LossCause;
 use hpc_formats::process::{THREAD_OF, program_name};
 use std::collections::BTreeMap;

@@ -2,7 +2,7 @@
 
 use crate::model::experiment::{Experiment, Loss, ProcessSummary, ThreadSummary};
 use crate::model::warnings::Warnings;
-use crate::sources::measurements::{ProcessInput, ThreadInput};
+use crate::sources::measurements::{ProcessInput, TRACED, ThreadInput};
 use hpc_formats::loss::LossCause;
 use hpc_formats::process::Start;
 use hpc_formats::profile::Header;
@@ -10,7 +10,6 @@ use std::collections::BTreeMap;
 
 /// Why a process's file ended before the process.
 pub(super) const SANDBOX: &str = "sandbox that refuses samples";
-pub(super) const TRACED: &str = "traced by another program";
 /// How a process ends that may write no more files.
 const NO_MORE_FILES: &str = "no more files";
 /// Why a process could not write its files from some time on.

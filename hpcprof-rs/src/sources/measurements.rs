@@ -20,10 +20,10 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Extension of process files.
 pub const PROCESS_EXTENSION: &str = "hpcproc";
-/// Extension of profiles.
 pub const PROFILE_EXTENSION: &str = "hpcprofile";
+/// Why a process's file ended before the process.
+pub const TRACED: &str = "traced by another program";
 
 /// Periods of CPU time that a thread may use without a sample.
 pub const FEW_PERIODS: u64 = 4;
@@ -249,9 +249,12 @@ fn read_directory(directory: &Path, index: usize, warnings: &mut Warnings) -> Re
     let is_tracked = processes.values().any(|p| p.critical_path.is_some());
     if readable == 0 && !is_tracked && !processes.values().any(used_cpu_time) {
         // A thread's profile is made at its first sample.
-        let ends = processes.values().filter_map(|p| p.process.as_ref());
-        let has_losses = ends.flat_map(|p| &p.end).any(|e| !e.losses.is_empty());
-        if profiles == 0 && !has_losses {
+        let ends = || processes.values().filter_map(|p| p.process.as_ref()?.end.as_ref());
+        if ends().any(|end| end.reason == TRACED) {
+            let problem = "has no samples: another program traced it (a debugger, strace, or by ptrace)";
+            return Err(Error::input(directory, problem, "measure it alone"));
+        }
+        if profiles == 0 && ends().all(|end| end.losses.is_empty()) {
             return Err(Error::NoSample {
                 path: directory.to_owned(),
                 cpu_ns: processes.values().map(cpu_ns).fold(0, u64::saturating_add),

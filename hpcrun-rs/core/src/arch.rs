@@ -5,7 +5,6 @@
 use std::arch::asm;
 use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch, _rdtsc};
 
-/// Size of a page.
 pub const PAGE: usize = 4096;
 
 /// The processor's time-stamp counter.
@@ -22,7 +21,6 @@ pub fn prefetch(address: *const u8) {
     unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) };
 }
 
-/// The calling function's stack pointer.
 #[inline(always)]
 pub fn stack_pointer() -> usize {
     let sp;

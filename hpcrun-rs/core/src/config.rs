@@ -10,17 +10,13 @@ use std::ffi::{CStr, OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
 numbered! {
-    /// The sampled event.
     Event {
-        /// CPU time of each thread.
         CpuTime = 1, "cpu-time";
-        /// Wall-clock time of each thread.
         WallTime = 2, "wall-time";
     }
 }
 
 numbered! {
-    /// A kind of sample source.
     SourceKind {
         /// perf task clock with a synchronous SIGTRAP.
         PerfSigtrap = 1, "perf-sigtrap";
@@ -31,14 +27,12 @@ numbered! {
     }
 }
 
-/// How the critical path is tracked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Tracking {
     /// Seconds after which it is written again and again; 0: only at the end.
     pub every: u64,
     /// The signal that starts and stops it; 0: it starts with the program.
     pub signal: i32,
-    /// As [`critical_path::Settings::faster`].
     pub faster: u32,
     /// What an edge costs that is no spawn, in nanoseconds, if that is a part of the path; else 0.
     pub edges: u64,
@@ -57,12 +51,9 @@ impl Tracking {
     }
 }
 
-/// The settings of one run.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Measurement directory.
     pub output: OsString,
-    /// The sampled event.
     pub event: Event,
     /// Samples per second and thread.
     pub rate: u32,
@@ -134,7 +125,6 @@ impl Config {
         })
     }
 
-    /// Sampling period, nanoseconds.
     pub fn period_ns(&self) -> u64 {
         1_000_000_000 / u64::from(self.rate)
     }

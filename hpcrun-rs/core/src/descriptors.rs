@@ -26,7 +26,6 @@ static IS_RAISED: AtomicBool = AtomicBool::new(false);
 /// The lowest descriptor of ours that there was.
 static FIRST: AtomicI32 = AtomicI32::new(i32::MAX);
 
-/// Whether a descriptor may be ours.
 #[inline]
 pub fn may_be_ours(descriptor: i32) -> bool {
     descriptor >= FIRST.load(Relaxed)

@@ -25,14 +25,12 @@ static PLACES: [AtomicU64; MOST] = [const { AtomicU64::new(0) }; MOST];
 
 /// The counts of one directive in one stripe.
 struct Counts {
-    /// Others than the uncaptured ones.
     executions: AtomicU64,
     uncaptured: AtomicU64,
     chunks: AtomicU64,
     iterations: AtomicU64,
 }
 
-/// No executions.
 #[allow(clippy::declare_interior_mutable_const)]
 const NONE: Counts = Counts {
     executions: AtomicU64::new(0),

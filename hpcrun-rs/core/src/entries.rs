@@ -19,7 +19,6 @@ const BUSY: u8 = 1;
 /// They are in the image's own file.
 const MADE: u8 = 2;
 
-/// The entries of one image.
 #[derive(Debug)]
 pub struct Entries {
     state: AtomicU8,

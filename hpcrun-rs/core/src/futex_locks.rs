@@ -53,7 +53,6 @@ impl FutexLock {
         is_mutex.then_some(FutexLock { lock: futex, futex, kind: Kind::StdMutex })
     }
 
-    /// By the function that waits.
     pub(crate) fn of_wait(wait: LockWait, futex: usize) -> FutexLock {
         let parked = |bits: u32| {
             let key = read(futex.wrapping_sub(PARKED_KEY), 8)? as usize;
@@ -106,7 +105,6 @@ impl FutexLock {
     }
 }
 
-/// The arguments of a futex wait.
 #[derive(Clone, Copy, Debug)]
 pub struct FutexWait {
     pub operation: i32,

@@ -84,7 +84,6 @@ fn clock_offset() -> String {
 /// A host and a job; an empty text is unknown.
 #[derive(Clone, Debug)]
 pub struct Host {
-    /// The host's name.
     pub name: String,
     /// The kernel's id of the host's last boot, and the offset of the monotonic clock if it has one.
     pub boot: String,

@@ -20,21 +20,15 @@ use std::os::unix::ffi::OsStrExt;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 
-/// The constants of a process image.
 pub struct Image {
-    /// Settings of the run.
     pub config: Config,
-    /// The kind of sample source.
     pub kind: SourceKind,
-    /// Process id.
     pub pid: u32,
     /// Monotonic clock at its start, nanoseconds; distinguishes images of one process.
     pub id: u64,
     /// The processor's counter then.
     counter: u64,
-    /// Where it runs.
     pub host: Host,
-    /// The metrics of its samples.
     pub metrics: MetricSet,
     /// Position among them of the waiting for locks, if it is measured.
     pub lock_wait: Option<usize>,
@@ -46,11 +40,9 @@ pub struct Image {
     pub standstill: Option<usize>,
     /// The same of long polls, which are not measured in a job: a profile has no room for all.
     pub long_poll: Option<usize>,
-    /// Argument vector.
     pub arguments: Vec<String>,
     /// [`cpu_used`] at its start: an exec does not reset CPU time.
     pub cpu_at_start: (u64, u64),
-    /// What it writes of itself.
     pub entries: Entries,
     counts: Counts,
 }
@@ -142,7 +134,6 @@ pub fn has_empty_handler() -> bool {
     current().is_some_and(|i| i.config.empty_handler)
 }
 
-/// The sampled event.
 #[inline]
 pub fn event() -> Event {
     current().map_or(Event::CpuTime, |i| i.config.event)
@@ -182,7 +173,6 @@ pub fn count_loss(cause: LossCause) {
     count(|counts| &counts.losses[cause as usize], 1);
 }
 
-/// The process's losses of one cause.
 pub fn losses(cause: LossCause) -> u64 {
     counted(|counts| &counts.losses[cause as usize])
 }
@@ -192,7 +182,6 @@ pub fn count(of: impl FnOnce(&Counts) -> &AtomicU64, more: u64) -> u64 {
     current().map_or(0, |image| of(&image.counts).fetch_add(more, Ordering::Relaxed))
 }
 
-/// The value of a count.
 pub fn counted(of: impl FnOnce(&Counts) -> &AtomicU64) -> u64 {
     count(of, 0)
 }

@@ -101,7 +101,6 @@ impl Entry {
     }
 }
 
-/// How a wait ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Outcome {
     /// The thread has the lock, or found it free.
@@ -112,7 +111,6 @@ pub enum Outcome {
     NoLock,
 }
 
-/// A thread's wait for a lock.
 #[derive(Clone, Copy)]
 pub struct Wait {
     entry: &'static Entry,
@@ -145,7 +143,6 @@ impl Wait {
         Some(Wait { own, ..Wait::begin(lock)? })
     }
 
-    /// The wait is over.
     pub fn end(self, outcome: Outcome) {
         if let Some(own) = self.own {
             own.wakes.store(0, Ordering::Release);

@@ -7,14 +7,16 @@ use std::path::{Path, PathBuf};
 /// A mapping, and the file it is of.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Mapping {
-    /// Lowest address.
     pub start: u64,
-    /// One past the highest address.
     pub end: u64,
     /// The file's device and inode; inode 0: none.
     pub device: u64,
     /// See [`Self::device`].
     pub inode: u64,
+    /// Where in the file it begins.
+    pub offset: u64,
+    /// Whether it may be executed.
+    pub is_code: bool,
     /// The file's path, without the mark of a deleted file; empty if there is none.
     pub path: PathBuf,
 }
@@ -25,7 +27,6 @@ pub fn mappings() -> Vec<Mapping> {
     text.split(|b| *b == b'\n').filter_map(parse).collect()
 }
 
-/// The mapping that holds an address.
 pub fn at(address: u64) -> Option<Mapping> {
     mappings().into_iter().find(|m| m.start <= address && address < m.end)
 }
@@ -39,7 +40,7 @@ fn parse(line: &[u8]) -> Option<Mapping> {
         Some((hex(&text[..at])?, hex(&text[at + 1..])?))
     };
     let (start, end) = pair(field()?, b'-')?;
-    let (_permissions, _offset) = (field()?, field()?);
+    let (permissions, offset) = (field()?, hex(field()?)?);
     let (major, minor) = pair(field()?, b':')?;
     let inode = std::str::from_utf8(field()?).ok()?.parse().ok()?;
     let path = field().unwrap_or_default();
@@ -49,6 +50,8 @@ fn parse(line: &[u8]) -> Option<Mapping> {
         end,
         device: libc::makedev(major as u32, minor as u32),
         inode,
+        offset,
+        is_code: permissions.get(2) == Some(&b'x'),
         path: Path::new(OsStr::from_bytes(path)).to_owned(),
     })
 }
@@ -65,11 +68,14 @@ mod tests {
             end: 0x7fff,
             device: libc::makedev(0xfd, 2),
             inode: 12345,
+            offset: 0x1000,
+            is_code: true,
             path: "/lib/a b.so".into(),
         };
         assert_eq!(parse(line), Some(expected));
         let anonymous = parse(b"10-20 rw-p 00000000 00:00 0 ").expect("it is a line");
         assert_eq!((anonymous.end, anonymous.inode, anonymous.path), (0x20, 0, PathBuf::new()));
+        assert!(!anonymous.is_code);
         assert_eq!(parse(b""), None);
         assert!(at(parse as *const () as u64).expect("code is mapped").inode != 0);
     }

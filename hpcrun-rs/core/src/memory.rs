@@ -137,20 +137,17 @@ impl<T: Copy> FixedArray<T> {
         true
     }
 
-    /// The values.
     #[inline]
     pub fn as_slice(&self) -> &[T] {
         // SAFETY: the first `len` values were written by `push`.
         unsafe { std::slice::from_raw_parts(self.base.as_ptr(), self.len) }
     }
 
-    /// The number of values.
     #[inline]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether the array is empty.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len == 0
@@ -162,7 +159,6 @@ impl<T: Copy> FixedArray<T> {
         self.len = self.len.min(len);
     }
 
-    /// Removes all values.
     #[inline]
     pub fn clear(&mut self) {
         self.len = 0;

@@ -189,6 +189,10 @@ pub fn refresh_loadmap() {
         loadmap::invalidate();
         take_up_modules();
     }
+    let remapped = loadmap::remapped();
+    if !remapped.is_empty() {
+        append_or_count(&Entry::Remapped(remapped));
+    }
 }
 
 /// Beginnings of the names of modules without code that an agent knows.
@@ -315,7 +319,6 @@ pub fn mapping_below(high: u64) -> (u64, u64) {
     mapping.map_or((0, 0), |m| (m.start, high))
 }
 
-/// Starts the calling thread's timer.
 pub fn arm(state: OwnThread) {
     let Some(s) = image::current() else { return };
     if !is_running() {
@@ -428,11 +431,10 @@ fn append_end(reason: &str) {
     let is_sampled = |i: &&Image| i.entries.has_file() && sandbox::allows_files();
     let image = image::current().filter(is_sampled);
     image.inspect(|i| copies::keep_perf_map(&i.config.output, i.pid, i.id));
-    let counted = sites::counts();
+    let (counted, directives) = (sites::counts(), directives::counts());
     if !counted.is_empty() {
         append_or_count(&Entry::Sites(counted));
     }
-    let directives = directives::counts();
     if !directives.is_empty() {
         append_or_count(&Entry::Directives(directives));
     }

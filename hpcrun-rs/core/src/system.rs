@@ -28,7 +28,6 @@ pub fn process_id() -> Option<u32> {
     u32::try_from(unsafe { call(libc::SYS_getpid, [0; 5]) }).ok()
 }
 
-/// Closes one of our descriptors.
 pub fn close(descriptor: i32) {
     // SAFETY: closing touches no memory.
     unsafe { call(libc::SYS_close, [descriptor as usize, 0, 0, 0, 0]) };
@@ -54,7 +53,6 @@ pub fn last_error() -> i32 {
     unsafe { *libc::__errno_location() }
 }
 
-/// The calling thread's kernel id.
 #[inline]
 pub fn thread_id() -> u32 {
     // SAFETY: gettid has no preconditions.
@@ -71,7 +69,6 @@ pub fn is_gone(process: u32, thread: u32) -> bool {
 const MEMBARRIER_PRIVATE_EXPEDITED: usize = 8;
 const MEMBARRIER_REGISTER_PRIVATE_EXPEDITED: usize = 16;
 
-/// Prepares [`membarrier`].
 pub fn register_membarrier() {
     let arguments = [MEMBARRIER_REGISTER_PRIVATE_EXPEDITED, 0, 0, 0, 0];
     // SAFETY: touches no memory.
@@ -187,13 +184,11 @@ pub struct Text<const N: usize> {
 }
 
 impl<const N: usize> Text<N> {
-    /// Empty.
     #[allow(clippy::new_without_default)]
     pub const fn new() -> Text<N> {
         Text { bytes: [0; N], len: 0 }
     }
 
-    /// Adds a text.
     pub fn text(&mut self, text: &[u8]) -> &mut Text<N> {
         match self.bytes.get_mut(self.len..).and_then(|rest| rest.get_mut(..text.len())) {
             Some(to) => {
@@ -205,7 +200,6 @@ impl<const N: usize> Text<N> {
         self
     }
 
-    /// Adds a number.
     pub fn number(&mut self, mut n: u64) -> &mut Text<N> {
         let mut digits = [0; 20];
         let mut at = digits.len();

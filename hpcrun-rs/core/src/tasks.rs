@@ -35,10 +35,8 @@ pub enum Context {
     Site {
         /// Instruction pointer, stack pointer and frame pointer there.
         registers: [u64; 3],
-        /// The innermost of its tasks.
         tasks: *const Task,
     },
-    /// At a captured context.
     Captured {
         /// Thread ordinal.
         thread: u32,
@@ -49,7 +47,6 @@ pub enum Context {
 }
 
 impl Context {
-    /// As plain words.
     pub fn words(self) -> [u64; 4] {
         match self {
             Context::Site { registers: [ip, sp, fp], tasks } => [ip, sp, fp, tasks as u64],
@@ -58,7 +55,6 @@ impl Context {
         }
     }
 
-    /// The context with these words.
     pub fn of(words: [u64; 4]) -> Context {
         match words {
             [0, 0, ..] => Context::Unknown,
@@ -71,7 +67,6 @@ impl Context {
 /// The mark of a task without a boundary.
 const NOWHERE: u64 = u64::MAX;
 
-/// The record of a task.
 pub struct Task {
     /// Instruction pointer, stack pointer and frame pointer of the place, and its tasks; or zero, and the
     /// captured context.
@@ -99,7 +94,6 @@ pub struct OnPath {
     pub team: Cell<u64>,
     /// The barriers of the region that the thread has left.
     pub round: Cell<u32>,
-    /// The task's own number.
     pub number: Cell<u64>,
     /// The number of the task that has made it, and of the region around that.
     pub parent: Cell<u64>,
@@ -107,7 +101,6 @@ pub struct OnPath {
     pub around: Cell<u64>,
     /// The strand that the thread goes on with after the task.
     pub left: Cell<Option<Strand>>,
-    /// What it depends on.
     pub dependences: Cell<Option<Box<Dependences>>>,
 }
 
@@ -200,7 +193,6 @@ pub struct Chain {
 }
 
 impl Chain {
-    /// No task.
     pub const NONE: Chain = Chain { task: ptr::null(), mark: NOWHERE };
 
     /// A task of the calling thread and those around it. Not for the handler, which trusts no memory.

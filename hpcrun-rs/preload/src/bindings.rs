@@ -41,7 +41,6 @@ struct Relocation {
     addend: i64,
 }
 
-/// The tables of one loaded module.
 #[derive(Clone, Copy, Default)]
 struct Module {
     bias: u64,

@@ -21,7 +21,6 @@ unsafe extern "C" {
     pub(crate) static mut environ: Strings;
 }
 
-/// The process's environment.
 pub(crate) fn own_environment() -> Strings {
     // SAFETY: libc's variable, read as libc's `execv` reads it.
     unsafe { environ }
@@ -125,7 +124,6 @@ struct Ours {
     libraries: Vec<CString>,
     /// All but `LD_PRELOAD` and the measurement directory.
     settings: Vec<CString>,
-    /// The measurement directory.
     directory: OsString,
 }
 

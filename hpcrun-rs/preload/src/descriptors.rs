@@ -11,7 +11,6 @@ use hpcrun_core::descriptors::may_be_ours;
 use hpcrun_core::{folder, threads};
 use std::ffi::{c_int, c_uint};
 
-/// Whether a descriptor is the sampler's.
 fn is_ours(descriptor: c_int) -> bool {
     may_be_ours(descriptor)
         && (folder::held().any(|held| held == descriptor)

@@ -25,7 +25,6 @@ struct Heap {
     free: [AtomicUsize; CLASSES],
     /// Address of the next fresh byte in the current chunk.
     chunk: AtomicUsize,
-    /// End address of the current chunk.
     end: AtomicUsize,
 }
 

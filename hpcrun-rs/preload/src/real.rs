@@ -16,7 +16,6 @@ pub(crate) struct Real {
 }
 
 impl Real {
-    /// The default version of `name`.
     pub(crate) const fn new(name: &'static CStr) -> Real {
         Real { address: AtomicUsize::new(0), direct: AtomicUsize::new(0), name, version: None }
     }

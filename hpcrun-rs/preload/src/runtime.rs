@@ -18,7 +18,6 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::Instant;
 
-/// What a runtime gets.
 fn profiler_table() -> &'static ProfilerTable {
     static TABLE: OnceLock<&'static ProfilerTable> = OnceLock::new();
     TABLE.get_or_init(|| {

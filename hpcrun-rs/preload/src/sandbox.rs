@@ -15,7 +15,6 @@ const SECCOMP_SET_MODE_FILTER: c_ulong = 1;
 /// A filter has no more instructions.
 const MOST_INSTRUCTIONS: usize = 4096;
 
-/// `struct sock_fprog`.
 #[repr(C)]
 struct Filter {
     length: u16,

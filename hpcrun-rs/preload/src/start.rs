@@ -123,7 +123,6 @@ unsafe extern "C" {
     fn __cxa_at_quick_exit(function: unsafe extern "C" fn(*mut c_void), module: *mut c_void) -> c_int;
 }
 
-/// Ends the measurement.
 pub(crate) fn stop(reason: &str) {
     with_room(|| {
         note_unseen();

@@ -417,7 +417,6 @@ impl Call {
     }
 }
 
-/// Ends the thread's innermost call.
 unsafe extern "C" fn end_call() {
     // SAFETY: a call of this thread, which ends, so its group still lives.
     let call = unsafe { &*CALLS.get() };

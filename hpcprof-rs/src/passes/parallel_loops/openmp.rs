@@ -41,8 +41,8 @@ pub fn mark<'a>(
 ) {
     let is_told = |d: &&Directive| !matches!(d.kind, DirectiveKind::TbbAlgorithm | DirectiveKind::TbbTask);
     for Directive { place, kind, .. } in directives.filter(is_told) {
-        let Some(module) = map.module(*place) else { continue };
-        let Some(known) = table.get_mut(&(module, place.offset())) else { continue };
+        let Some(code) = map.place(*place) else { continue };
+        let Some(known) = table.get_mut(&code) else { continue };
         let mut frame = symbols.frame(*known).clone();
         // The program's place is outside of what it tells the profiler by.
         let is_telling = |scope: &FrameScope| {
@@ -70,7 +70,7 @@ pub fn mark<'a>(
         };
         let name = symbols.intern(&name);
         let origin = Origin::Runtime;
-        let (module, declared, position) = (Some(module), frame.line, 0);
+        let (module, declared, position) = (Some(code.0), frame.line, 0);
         let procedure = Procedure { name, module, declared, origin, position };
         frame.directive = Some(symbols.add_procedure(procedure));
         *known = symbols.add_frame(frame);

@@ -28,7 +28,6 @@ pub fn set_quota(cores: u32) {
     QUOTA.store(cores, Relaxed);
 }
 
-/// Who a process is.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Identity {
     key: u64,
@@ -38,7 +37,6 @@ pub(super) struct Identity {
 }
 
 impl Identity {
-    /// Of the calling process.
     pub(super) fn current() -> Identity {
         let view = std::fs::metadata("/proc/self/ns/pid").map_or(0, |file| file.ino());
         let process = std::process::id();

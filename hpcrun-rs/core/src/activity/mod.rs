@@ -162,7 +162,6 @@ pub fn enter_child(counted: i32) {
     runtimes::enter_child(counted);
 }
 
-/// The current n_working.
 #[inline]
 fn working() -> i64 {
     node::working() + runtimes::unpublished()

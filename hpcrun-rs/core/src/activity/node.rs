@@ -196,7 +196,6 @@ impl Slot {
         self.count.load(Relaxed) != 0
     }
 
-    /// Frees the slot.
     pub fn release(&self) {
         self.publish(0);
         self.move_to(State::Free, 0);
@@ -288,7 +287,6 @@ pub(super) fn header() -> &'static Header {
     &table().header
 }
 
-/// The entries of the processes.
 #[inline]
 pub(super) fn members() -> &'static [Member] {
     &table().members
@@ -299,7 +297,6 @@ pub(super) fn used_members() -> usize {
     (header().members.load(Relaxed) as usize).min(members().len())
 }
 
-/// The entry of this process.
 #[inline]
 pub(super) fn me() -> Option<&'static Member> {
     members().get(HOT.me.load(Relaxed) as usize)
@@ -345,7 +342,6 @@ pub(super) fn correct(nanoseconds: i64) {
     header().correction.fetch_add(nanoseconds, Relaxed);
 }
 
-/// Takes the correction, and resets it.
 #[inline]
 pub(super) fn take_correction() -> i64 {
     match header().correction.load(Relaxed) {

@@ -18,7 +18,6 @@ static COUNT: AtomicUsize = AtomicUsize::new(0);
 /// those that ended without the runtime's knowledge.
 static MISSING: AtomicI32 = AtomicI32::new(0);
 
-/// Why a runtime cannot be registered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refusal {
     /// Its table has this other version, or is shorter than today's.
@@ -27,7 +26,6 @@ pub enum Refusal {
     TooMany,
 }
 
-/// Registers a runtime's table.
 pub fn register_runtime(table: &'static RuntimeTable) -> Result<(), Refusal> {
     if table.version != ABI_VERSION || (table.size as usize) < size_of::<RuntimeTable>() {
         return Err(Refusal::Version(table.version));

@@ -178,14 +178,12 @@ pub(super) fn forget() {
     ESTIMATED.store(0, Relaxed);
 }
 
-/// The kernel's state of a thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kernel {
     /// It runs, or waits for a core; also if the state is unknown.
     Ready,
     /// It sleeps, or is stopped.
     Asleep,
-    /// It no longer exists.
     Gone,
 }
 

@@ -14,7 +14,6 @@ use std::ptr::NonNull;
 /// Initial number of slots; a power of two.
 const FIRST_SLOTS: usize = 1 << 11;
 
-/// The table.
 pub(super) struct Index {
     /// Hash in the upper half, record index in the lower half; 0 if empty (record 0, the root, is never in
     /// the table).
@@ -28,7 +27,6 @@ pub(super) struct Index {
 pub(super) struct Vacant(usize);
 
 impl Index {
-    /// Maps an empty table.
     pub(super) fn map() -> Option<Index> {
         Some(Index::of(memory::map_anonymous(FIRST_SLOTS * 8)?, FIRST_SLOTS))
     }
@@ -53,7 +51,6 @@ impl Index {
         unsafe { self.slots.add(slot & self.mask).write(value) };
     }
 
-    /// Prefetches the slot of a hash.
     #[inline]
     pub(super) fn prefetch(&self, hash: u32) {
         // SAFETY: within the mapping, as in `get`.
@@ -135,7 +132,6 @@ impl Index {
         self.mask < FIRST_SLOTS
     }
 
-    /// Empties the table.
     pub(super) fn clear(&mut self) {
         if self.used > 0 {
             // SAFETY: the mapping has `mask + 1` slots; all bits zero are an empty slot.

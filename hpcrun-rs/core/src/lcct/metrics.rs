@@ -11,7 +11,6 @@ use hpc_formats::profile::{
     default_metrics, square_metrics,
 };
 
-/// Most groups of a node.
 pub const MAX_GROUPS: usize = MAX_METRICS.div_ceil(VALUES_PER_RECORD);
 
 /// The floating-point values of the first group, as in [`MetricSet::floats`]: idleness.
@@ -21,7 +20,6 @@ pub const FIRST_FLOATS: u32 = 1 << 2;
 /// metric.
 pub type Words = [[u64; VALUES_PER_RECORD]; MAX_GROUPS];
 
-/// The metrics of an image's samples.
 #[derive(Clone, Debug)]
 pub struct MetricSet {
     table: [u8; MAX_METRICS * METRIC_SIZE],
@@ -58,12 +56,10 @@ impl MetricSet {
         true
     }
 
-    /// Number of metrics.
     pub fn count(&self) -> u32 {
         self.count
     }
 
-    /// Number of their groups.
     pub fn groups(&self) -> u32 {
         self.count.div_ceil(VALUES_PER_RECORD as u32)
     }

@@ -50,7 +50,6 @@ pub fn keep(tree: Tree) {
     }
 }
 
-/// Takes a kept tree.
 pub fn take() -> Option<Tree> {
     let slot = SPARE.iter().find(|slot| slot.claim(FULL))?;
     // SAFETY: the slot was `FULL`, so the tree is initialised; `claim` made this thread its owner.

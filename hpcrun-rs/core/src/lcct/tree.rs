@@ -74,7 +74,6 @@ pub struct Identity {
     pub creator_node: u32,
 }
 
-/// A node on a path.
 #[derive(Clone, Copy, Debug)]
 struct Level {
     /// Index of its record.
@@ -98,7 +97,6 @@ pub struct Tree {
     last_root: u32,
     /// Number of groups of values that a node has.
     groups: u32,
-    /// Which values are floating-point numbers ([`MetricSet::floats`]).
     floats: u32,
 }
 
@@ -230,7 +228,6 @@ impl Tree {
         }
     }
 
-    /// Makes room for more records.
     #[inline]
     pub fn reserve(&mut self, records: usize) -> Result<(), LossCause> {
         let end = self.offset + self.size() + records * RECORD_SIZE;
@@ -322,7 +319,6 @@ impl Tree {
         Ok(at)
     }
 
-    /// A node of the last path.
     #[inline]
     fn last(&self, depth: usize) -> Level {
         let level = self.last.as_slice().get(depth).copied();

@@ -38,7 +38,6 @@ pub(super) struct Situation {
     pub(super) tasks: Chain,
 }
 
-/// A cached frame.
 #[derive(Clone, Copy, Debug)]
 struct Frame {
     position: Position,
@@ -92,7 +91,6 @@ impl BacktraceCache {
         })
     }
 
-    /// Drops the previous unwind.
     #[inline]
     pub fn clear(&mut self) {
         self.frames.clear();

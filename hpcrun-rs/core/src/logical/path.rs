@@ -112,7 +112,6 @@ impl PathBuffer {
         self.notes.len() + self.lnotes.len()
     }
 
-    /// Starts a bichord.
     #[inline]
     pub(super) fn open(&mut self) {
         self.pnotes.clear();

@@ -48,14 +48,12 @@ enum Chord {
     Runtime,
 }
 
-/// How a walk has ended.
 #[derive(Clone, Copy, Debug)]
 enum Outcome {
     Waits,
     Root(PathRoot),
 }
 
-/// A walk in progress.
 pub struct Walk<'a> {
     physical: Cursor<'a>,
     path: &'a mut PathBuffer,
@@ -220,6 +218,11 @@ impl<'a> Walk<'a> {
     /// The frame is the outermost one of its thread.
     pub fn root(&mut self) {
         self.finish(End::Root);
+    }
+
+    /// The frame is the outermost one of a stack that any thread of the program may run.
+    pub fn entry(&mut self) {
+        self.end = Some(Outcome::Root(PathRoot::Entry));
     }
 
     /// The thread searches for a task or waits for one. There is no path.

@@ -36,7 +36,6 @@ impl Captured {
     }
 }
 
-/// A context, of whatever thread.
 #[derive(Clone)]
 struct Context {
     functions: Functions,
@@ -97,7 +96,6 @@ impl ThreadSamples {
         self.samples.add(record, time);
     }
 
-    /// As [`Samples::add_wait`].
     #[inline]
     pub(crate) fn wait(&self, time: u64) {
         self.samples.add_wait(time);
@@ -186,7 +184,6 @@ impl Known {
     }
 }
 
-/// The functions of two lists.
 fn with(functions: &Functions, more: &Functions) -> Functions {
     if more.iter().all(|f| functions.binary_search(f).is_ok()) {
         return Arc::clone(functions);

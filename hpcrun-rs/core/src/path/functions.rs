@@ -15,7 +15,6 @@ use hpc_formats::inlined::{Around, SPINS, Table, identity};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// Functions in order.
 pub(super) type Functions = Arc<[Function]>;
 
 static TABLE: OnceLock<Option<Table<'static>>> = OnceLock::new();
@@ -25,7 +24,6 @@ static TABLE: OnceLock<Option<Table<'static>>> = OnceLock::new();
 pub(super) struct Names(Mutex<BTreeMap<u64, ProcedureName>>);
 
 impl Names {
-    /// By number.
     pub(super) fn all(&self) -> BTreeMap<u64, ProcedureName> {
         self.lock().clone()
     }

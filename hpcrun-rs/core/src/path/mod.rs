@@ -110,7 +110,6 @@ pub fn join(id: u64, rank: u32, ranks: u32) {
     current().inspect(|path| drop(path.job.set(Job { id, rank, ranks })));
 }
 
-/// The process's rank in its job.
 fn rank() -> u32 {
     let job = current().and_then(|path| path.job.get());
     job.map_or(0, |job| job.rank)
@@ -163,7 +162,6 @@ pub fn is_configured() -> bool {
     current().is_some()
 }
 
-/// Whether threads are tracked now.
 #[inline]
 pub fn is_active() -> bool {
     ACTIVE.load(Ordering::Relaxed) != 0
@@ -214,7 +212,6 @@ pub fn start_anew() {
     }
 }
 
-/// A thread's part.
 #[derive(Default)]
 pub struct ThreadPath {
     /// The thread is in the tracker.

@@ -27,7 +27,6 @@ struct List(Mutex<Vec<(usize, Object)>>);
 /// What is known of an object; by what is done to it, it shows what it is.
 #[derive(Default)]
 pub(super) enum Object {
-    /// Nothing yet.
     #[default]
     New,
     /// A lock, or a once.
@@ -47,7 +46,6 @@ pub(super) struct Lock {
     pub(super) last: Option<Strand>,
     /// Left by those that shared it since.
     pub(super) shared: Option<Strand>,
-    /// Somebody has it alone.
     pub(super) is_exclusive: bool,
 }
 
@@ -87,7 +85,6 @@ pub(super) struct Queue {
     /// Receives that need no send.
     pub(super) free: u64,
     pub(super) sent: VecDeque<Sent>,
-    /// The number of the next one.
     pub(super) next: u64,
 }
 

@@ -26,7 +26,6 @@ pub struct Tracked {
     routine: Site,
     /// The thread has run tasks, each of which is a strand of its own.
     pub has_tasks: bool,
-    /// The thread is in a wait.
     waits: bool,
 }
 
@@ -37,7 +36,6 @@ impl Tracked {
         Tracked { thread, path, samples, left: None, routine: Site(0), has_tasks: false, waits: false }
     }
 
-    /// What belongs to this.
     pub(super) fn samples(&self) -> *mut ThreadSamples {
         Arc::as_ptr(&self.samples).cast_mut()
     }

@@ -37,13 +37,11 @@ impl Deferred {
         self.is_open.set(false);
     }
 
-    /// Whether samples are deferred.
     #[inline]
     pub(crate) fn is_open(&self) -> bool {
         self.is_open.get()
     }
 
-    /// Whether there are no deferred samples.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         compiler_fence(SeqCst);

@@ -10,7 +10,6 @@ const CAPACITY: usize = 1 << 20;
 static CYCLES: AtomicPtr<AtomicU32> = AtomicPtr::new(std::ptr::null_mut());
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
-/// Starts the measurement.
 pub fn enable() {
     if let Some(base) = memory::map_anonymous(CAPACITY * size_of::<AtomicU32>()) {
         CYCLES.store(base.as_ptr().cast(), Ordering::Release);

@@ -21,7 +21,6 @@ pub struct Action {
     /// Its handler, or a number such as `SIG_DFL`.
     pub handler: usize,
     pub flags: i32,
-    /// The signals that it blocks.
     pub mask: u64,
 }
 
@@ -44,7 +43,6 @@ pub struct ProgramAction {
     all: AtomicPtr<Kept>,
 }
 
-/// The action of this process.
 pub static PROGRAM_ACTION: ProgramAction =
     ProgramAction { current: AtomicUsize::new(0), all: AtomicPtr::new(ptr::null_mut()) };
 

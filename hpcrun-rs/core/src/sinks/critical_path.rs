@@ -6,7 +6,6 @@ use super::{Node, Sink, Values};
 use crate::path::ThreadPath;
 use hpc_formats::loss::LossCause;
 
-/// The thread's part.
 pub(super) struct CriticalPath<'a>(pub(super) &'a ThreadPath);
 
 impl Sink for CriticalPath<'_> {

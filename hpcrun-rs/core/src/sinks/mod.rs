@@ -31,18 +31,13 @@ use hpc_formats::profile::VALUES_PER_RECORD;
 pub(crate) struct Node {
     /// Where the profile begins.
     pub(crate) profile: *mut u8,
-    /// Index of the context's record.
     pub(crate) record: u32,
 }
 
-/// What becomes of a sample.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Verdict {
-    /// The thread has nothing to do.
     Idle,
-    /// It belongs to this context.
     Path(Node),
-    /// It cannot be recorded.
     Lost(LossCause),
 }
 
@@ -62,7 +57,6 @@ pub(crate) struct Values {
 }
 
 impl Values {
-    /// Of no sample.
     pub(crate) const NONE: Values =
         Values { words: [[0; VALUES_PER_RECORD]; MAX_GROUPS], oversubscribed: 0.0, time: 0, last_ns: 0 };
 
@@ -73,7 +67,6 @@ impl Values {
         values
     }
 
-    /// Number of samples.
     #[inline]
     pub(crate) fn samples(&self) -> u64 {
         self.words[0][0]
@@ -105,17 +98,14 @@ impl Values {
     }
 }
 
-/// Takes a thread's samples.
 pub(crate) trait Sink {
     /// Samples belong to a context. An error: they are lost, and sinks that come later are told so.
     fn recorded(&mut self, _: Node, _: &Values) -> Result<(), LossCause> {
         Ok(())
     }
 
-    /// Samples found the thread idle.
     fn idle(&mut self, _: &Values) {}
 
-    /// Samples are lost.
     fn lost(&mut self, _: &Values, _: LossCause) {}
 
     /// Tells what became of samples.

@@ -15,7 +15,6 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// Starts anew, for another thread.
     pub(crate) fn clear(&self) {
         self.idle.store(0, Relaxed);
         for loss in &self.losses {
@@ -28,7 +27,6 @@ impl Tally {
         self.losses[cause as usize].fetch_add(periods, Relaxed);
     }
 
-    /// Of idle samples.
     pub(crate) fn idle_periods(&self) -> u64 {
         self.idle.load(Relaxed)
     }

@@ -15,7 +15,6 @@ use crate::arch::counter;
 use crate::system::clock as time_of;
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// Maximal number of consecutive interpolated samples.
 const MAX_INTERPOLATED: u32 = 15;
 /// A sample is on time if it is off by at most this part of its distance.
 const ON_TIME: u64 = 16;
@@ -36,7 +35,6 @@ pub(super) struct Reading {
 /// The clock of one thread, used only by that thread.
 #[derive(Default)]
 pub(super) struct InterpolatedClock {
-    /// The clock that the timer uses.
     clock: AtomicI32,
     /// The clock at the last sample, nanoseconds.
     last: AtomicU64,
@@ -56,7 +54,6 @@ pub(super) struct InterpolatedClock {
 }
 
 impl InterpolatedClock {
-    /// Starts with this clock.
     pub(super) fn begin(&self, clock: libc::clockid_t) {
         self.clock.store(clock, Relaxed);
         self.last.store(time_of(clock), Relaxed);
@@ -68,7 +65,6 @@ impl InterpolatedClock {
         self.speed.store(0, Relaxed);
     }
 
-    /// Whether it is the CPU clock of the thread.
     #[inline]
     pub(super) fn is_of_cpu(&self) -> bool {
         self.clock.load(Relaxed) == libc::CLOCK_THREAD_CPUTIME_ID
@@ -91,7 +87,6 @@ impl InterpolatedClock {
         self.distance.store(distance, Relaxed);
     }
 
-    /// Reads the clocks at a sample.
     #[inline]
     pub(super) fn read(&self) -> Reading {
         self.read_by(counter, time_of)

@@ -42,7 +42,6 @@ impl Pace {
     }
 }
 
-/// The result of [`Jitter::next`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Next {
     /// The weight of the sample in periods: often one, sometimes zero.
@@ -60,11 +59,9 @@ pub(super) struct Jitter {
     period: AtomicU64,
     tick: AtomicU64,
     samples_a_draw: AtomicU64,
-    /// State of the random number generator.
     random: AtomicU64,
     /// Time that no sample has as weight yet, nanoseconds; negative if the weights are ahead of the time.
     carried: AtomicI64,
-    /// Number of samples so far.
     samples: AtomicU64,
 }
 
@@ -95,7 +92,6 @@ impl Jitter {
         self.period() != 0
     }
 
-    /// Mean distance, nanoseconds.
     #[inline]
     pub(super) fn period(&self) -> u64 {
         self.period.load(Relaxed)
@@ -116,7 +112,6 @@ impl Jitter {
         Next { periods, distance, is_turn: samples % TURN == 0 }
     }
 
-    /// The next sample draws a distance.
     pub(super) fn draw_next(&self) {
         let samples = self.samples.load(Relaxed);
         self.samples.store(samples.next_multiple_of(self.samples_a_draw.load(Relaxed).max(1)), Relaxed);

@@ -81,7 +81,6 @@ pub struct Order {
     kind: SourceKind,
     /// Nanoseconds.
     period: u64,
-    /// The thread's kernel id.
     tid: u32,
     /// Identifies the thread's signals.
     cookie: u64,
@@ -178,7 +177,6 @@ fn word_at(info: &libc::siginfo_t, offset: usize) -> u64 {
 pub struct Source {
     /// `SourceKind`, or 0 while disarmed.
     kind: AtomicU8,
-    /// File descriptor or timer id.
     handle: AtomicI64,
     /// The kernel's id of the perf event: a descriptor with another id is no longer ours.
     perf_id: AtomicU64,
@@ -395,7 +393,6 @@ impl Source {
         }
     }
 
-    /// A sample was taken, and quickly.
     #[inline]
     pub fn was_quick(&self) {
         self.long.store(0, Ordering::Relaxed);

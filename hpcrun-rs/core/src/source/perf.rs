@@ -92,7 +92,6 @@ pub(super) fn start(event: Event, order: &Order) -> Result<(), i32> {
     if ok { Ok(()) } else { Err(system::last_error()) }
 }
 
-/// Sets the time between samples.
 #[inline]
 pub(super) fn set(descriptor: i32, distance: u64) {
     let at = &raw const distance as usize;

@@ -55,7 +55,6 @@ impl OwnThread {
 }
 
 impl Busy<'_> {
-    /// Marks it as the handler's.
     #[inline]
     pub(super) fn in_handler(self) -> Self {
         self.thread.in_handler.store(true, Ordering::Relaxed);

@@ -20,9 +20,7 @@ const SHORTEST_NS: u64 = 10_000;
 /// Where the C library is: its code copies.
 static COPIES: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 
-/// A thread's call.
 pub(super) struct Call {
-    /// The thread is in a call.
     is_open: Cell<bool>,
     /// Since when it may wait there, by the monotonic clock; 0: it may not.
     waits_since: Cell<u64>,

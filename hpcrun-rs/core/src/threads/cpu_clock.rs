@@ -24,7 +24,6 @@ impl CpuClock {
         self.last.store(now, Relaxed);
     }
 
-    /// CPU time since the beginning, nanoseconds.
     pub(super) fn used(&self) -> u64 {
         self.read().saturating_sub(self.start.load(Relaxed))
     }

@@ -2,7 +2,6 @@
 //! `lifecycle` decides which of them.
 
 use super::lifecycle::{Phase, wait_until};
-use super::run_delay::run_delay;
 use super::{OwnThread, SharedThread};
 use crate::arch::thread_slot;
 use crate::image;
@@ -24,7 +23,7 @@ impl SharedThread {
         let idle = self.tally.idle_periods();
         let is_worth_it = idle > 0 || losses().any(|n| n > 0);
         let cpu = self.cpu.used();
-        image::count(|counts| &counts.run_delay_ns, run_delay(self.tid()));
+        image::count(|counts| &counts.run_delay_ns, self.run_delay.all(self.tid()));
         self.run_delay.end(self.tid(), recorder);
         if !self.in_process.load(Ordering::Relaxed) {
             image::count(|counts| &counts.foreign_ns, cpu);

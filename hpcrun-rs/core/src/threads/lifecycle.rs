@@ -20,7 +20,6 @@
 use crate::system;
 use std::sync::atomic::{AtomicI32, AtomicU8, Ordering};
 
-/// A phase of the table above.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 #[allow(missing_docs)]
@@ -35,12 +34,10 @@ pub(super) enum Phase {
 /// The number of states in phase `Free`; for an instant it may differ.
 static FREE: AtomicI32 = AtomicI32::new(0);
 
-/// Whether a state may be free.
 pub(super) fn has_free() -> bool {
     FREE.load(Ordering::Acquire) != 0
 }
 
-/// The current phase of a state.
 pub(super) struct Lifecycle(AtomicU8);
 
 impl Lifecycle {

@@ -7,7 +7,6 @@ use crate::activity::{self, Slot, State};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
-/// The slot of one thread.
 #[derive(Default)]
 pub(super) struct Listing {
     /// Null: `unlisted`.

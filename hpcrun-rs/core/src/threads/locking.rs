@@ -27,7 +27,6 @@ impl OwnThread {
         Some(FutexLock::of_wait(wait, futex))
     }
 
-    /// The wait is over.
     pub fn end_lock_wait(&self, wait: Wait, outcome: Outcome) {
         if self.own().lock_wait.get() == Some(wait) {
             self.own().lock_wait.set(None);

@@ -107,7 +107,6 @@ pub struct SharedThread {
     pub signal_stack: OwnStack,
     /// The stack that its hooks run on if its own is small.
     spare_stack: Spare,
-    /// Timer or perf event.
     pub source: Source,
     /// The thread's part in the critical path.
     path: ThreadPath,
@@ -126,7 +125,6 @@ unsafe impl<T> Sync for Guarded<T> {}
 
 /// What belongs to a thread from its beginning to its end.
 struct Own {
-    /// The thread's waits and runtimes.
     working: Working,
     /// Number of rounds of the thread's key destructors so far.
     destructor_rounds: Cell<usize>,
@@ -185,12 +183,10 @@ impl SharedThread {
         self.thread.load(Ordering::Relaxed)
     }
 
-    /// Kernel thread id.
     pub fn tid(&self) -> u32 {
         self.tid.load(Ordering::Relaxed)
     }
 
-    /// Identifies the thread's own signals.
     #[inline]
     pub fn cookie(&self) -> u64 {
         ptr::from_ref(self) as u64
@@ -242,7 +238,6 @@ impl OwnThread {
         rounds.get()
     }
 
-    /// The thread's waits and runtimes.
     #[inline]
     pub fn working(&self) -> &Working {
         &self.own().working

@@ -14,7 +14,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// The room that the deepest work of a hook has, on either stack.
 const ROOM: usize = 64 << 10;
 
-/// A stack of the profiler.
 pub struct OwnStack {
     top: usize,
 }

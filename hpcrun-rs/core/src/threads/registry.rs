@@ -29,7 +29,6 @@ pub fn all() -> impl Iterator<Item = &'static SharedThread> {
     })
 }
 
-/// The states of the process's threads.
 pub fn live() -> impl Iterator<Item = &'static SharedThread> {
     all().filter(|t| t.lifecycle.is(Phase::Live) && t.in_process.load(Ordering::Relaxed))
 }

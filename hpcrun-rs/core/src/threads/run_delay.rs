@@ -16,9 +16,10 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 /// Nanoseconds off its core after which the kernel is asked again.
 const WHILE: i64 = 10_000_000;
 
-/// What is known of one thread.
 #[derive(Default)]
 pub(super) struct RunDelay {
+    /// The kernel's account when the thread began, or its program, nanoseconds.
+    begun: AtomicU64,
     /// The kernel's account when it was asked last, nanoseconds.
     known: AtomicU64,
     /// The real time less the thread's CPU time then, nanoseconds.
@@ -31,9 +32,16 @@ impl RunDelay {
     /// The thread with this kernel id begins. The account of the main thread goes on when a program is
     /// executed.
     pub(super) fn begin(&self, tid: u32, is_main: bool) {
-        self.known.store(if is_main { run_delay(tid) } else { 0 }, Relaxed);
+        let begun = if is_main { run_delay(tid) } else { 0 };
+        self.begun.store(begun, Relaxed);
+        self.known.store(begun, Relaxed);
         self.off_core.store(0, Relaxed);
         self.record.store(0, Relaxed);
+    }
+
+    /// All of the thread with this kernel id since it began.
+    pub(super) fn all(&self, tid: u32) -> u64 {
+        run_delay(tid).saturating_sub(self.begun.load(Relaxed))
     }
 
     /// What is new of the thread with this kernel id.
@@ -78,15 +86,15 @@ impl OwnThread {
     }
 }
 
-/// Time for which the threads of the process were ready to run and had no core, in images of it before this
-/// one, too, in nanoseconds. Not async-signal-safe.
+/// Time for which the threads of the process were ready to run and had no core, in nanoseconds. Not
+/// async-signal-safe.
 pub fn run_delays() -> u64 {
-    let live = super::live().map(|thread| run_delay(thread.tid()));
+    let live = super::live().map(|thread| thread.run_delay.all(thread.tid()));
     live.fold(image::counted(|counts| &counts.run_delay_ns), u64::saturating_add)
 }
 
 /// The kernel's account of a thread, nanoseconds; 0 if that is not known.
-pub(super) fn run_delay(tid: u32) -> u64 {
+fn run_delay(tid: u32) -> u64 {
     let (mut path, mut text) = (Text::<64>::new(), [0; 64]);
     path.text(b"/proc/self/task/").number(u64::from(tid)).text(b"/schedstat");
     let read = path.as_c_str().and_then(|path| system::read_start(path, &mut text).ok());

@@ -64,7 +64,6 @@ impl OwnThread {
         self.follow_pauses(count);
     }
 
-    /// The wait is over.
     #[inline]
     pub fn end_pause(&self) {
         self.set_pauses(self.own().working.pauses().saturating_sub(1));

@@ -33,7 +33,6 @@ pub struct Working {
     still_at: Cell<u64>,
     /// Number of nested waits in runtimes that tell of their tasks.
     pauses: Cell<u32>,
-    /// Whether the thread is in `sched_yield`.
     yielding: Cell<bool>,
     yields: Yields,
     trace: ThreadTrace,
@@ -234,7 +233,6 @@ impl Working {
         self.move_to(self.works_as());
     }
 
-    /// The thread begins to wait.
     #[inline]
     pub fn begin_wait(&self) {
         let here = stack_pointer();
@@ -337,7 +335,6 @@ impl Working {
         self.waiting.get() > 1
     }
 
-    /// Prefetches the memory that `charge` reads.
     #[inline]
     pub(super) fn prepare_charge(&self) {
         activity::prepare(self.listing.slot());

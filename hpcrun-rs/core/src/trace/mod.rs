@@ -96,7 +96,6 @@ impl ThreadTrace {
         }
     }
 
-    /// Whether the thread is traced.
     #[inline]
     pub(crate) fn is_on(&self) -> bool {
         self.thread.get() != 0
@@ -190,7 +189,6 @@ impl ThreadTrace {
         }
     }
 
-    /// Its ordinal.
     pub(crate) fn thread(&self) -> u32 {
         self.thread.get()
     }

@@ -18,13 +18,11 @@ const STEP: u64 = 16 * PAGE as u64;
 /// Number of blocks that are tried, before events are lost.
 const TRIES: usize = 64;
 
-/// The ring of a process image.
 pub(super) struct Ring {
     base: NonNull<u8>,
     path: CString,
     /// Number of blocks that there may be, the header's included.
     limit: AtomicU64,
-    /// Size of the file, bytes.
     size: AtomicU64,
     /// Number of blocks that were begun.
     begun: AtomicU64,
@@ -65,14 +63,12 @@ pub fn start(image: &Image) -> Result<(), LossCause> {
 }
 
 impl Ring {
-    /// A word of the header.
     #[inline]
     fn field(&self, offset: usize) -> &AtomicU64 {
         // SAFETY: the header is mapped for ever; its words are aligned, and all access is atomic.
         unsafe { AtomicU64::from_ptr(self.base.as_ptr().add(offset).cast()) }
     }
 
-    /// Counts an event that is lost.
     #[cold]
     pub(super) fn lose(&self) {
         self.field(header::LOST).fetch_add(1, Ordering::Relaxed);

@@ -24,7 +24,6 @@ type Row = UnwindTableRow<usize, Storage>;
 /// Scratch space for the evaluation of one frame's table.
 pub(super) type Context = gimli::UnwindContext<usize, Storage>;
 
-/// Fixed storage for gimli.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Storage;
 

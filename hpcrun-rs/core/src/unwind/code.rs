@@ -7,13 +7,15 @@ use super::cfi;
 use super::instructions;
 use super::loadmap::{self, Snapshot};
 use super::rule_cache::Method;
+use super::stack_ends;
 use super::window::Window;
+use std::ops::RangeInclusive;
 
 /// No instruction is longer.
 pub(super) const LONGEST: usize = 16;
 
 /// A copy of code that lies in no module.
-pub(super) type Copied = Window<512>;
+pub(super) type Copied = Window<8192>;
 
 /// The code that an unwind may look at.
 pub(super) struct Code<'a> {
@@ -44,13 +46,14 @@ impl Code<'_> {
         })
     }
 
-    /// Whether a call instruction ends at an address.
+    /// Whether a call instruction ends at an address, or it is the end of a stack.
     pub(super) fn follows_call(&mut self, address: u64) -> bool {
-        const LONGEST_CALL: u64 = 7;
-        let before = address.checked_sub(LONGEST_CALL).and_then(|at| self.at(at));
-        let Some(bytes) = before.and_then(|b| b.first_chunk::<{ LONGEST_CALL as usize }>()) else {
-            return false;
-        };
-        (0..=5).any(|from| instructions::is_call(&bytes[from..]))
+        const LENGTHS: RangeInclusive<usize> = 2..=7;
+        // The longest first, which needs the most bytes; fewer may be readable.
+        stack_ends::at(address).is_some()
+            || LENGTHS.rev().any(|length| {
+                let code = address.checked_sub(length as u64).and_then(|at| self.at(at));
+                code.and_then(|bytes| bytes.get(..length)).is_some_and(instructions::is_call)
+            })
     }
 }

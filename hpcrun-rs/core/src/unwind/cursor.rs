@@ -6,15 +6,15 @@ use super::loadmap::{self, Snapshot};
 use super::native::{Callee, Native};
 use super::registers::{Pointers, Registers};
 use super::rule_cache::{Frame, Method, RuleCache};
-use super::stack::{StackBounds, StackReader};
+use super::stack::{self, StackBounds, StackReader};
 use super::{End, OwnerOf, Unwind};
+use crate::system;
 use hpc_formats::address::{CodeAddress, ModuleId};
 use hpc_formats::loss::LossCause;
 
 /// The state of an unwind. With memory and load map, it determines the rest of the unwind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Position {
-    /// Instruction, stack and frame pointer.
     pub registers: Pointers,
     /// Whether the frame was interrupted (or suspended), rather than being in a call.
     pub is_exact: bool,
@@ -88,7 +88,6 @@ impl<'a> Cursor<'a> {
         self.frame
     }
 
-    /// Stack pointer of the current frame.
     #[inline]
     pub fn sp(&self) -> u64 {
         self.registers.sp
@@ -155,15 +154,36 @@ impl<'a> Cursor<'a> {
         if !self.exact && !self.native.follows_call(self.snapshot, self.registers.ip) {
             return Err(End::Broken(LossCause::UnknownModule));
         }
+        loadmap::note_outside();
         let code = CodeAddress::new(ModuleId::UNKNOWN, lookup);
         self.frame = self.frame_at(lookup, code, Method::Generated);
         Ok(())
     }
 
-    /// Moves to the caller.
+    /// Whether the signal handler of this frame has returned, and what runs on its alternate stack is a
+    /// coroutine that it has left there: the stack has been replaced since.
+    #[cold]
+    fn was_left(&mut self) -> bool {
+        let sp = self.registers.sp;
+        if stack::bounds_from(sp) != StackBounds::NONE {
+            return false;
+        }
+        // What the stack is now is no word of it.
+        self.stack.words.invalidate();
+        // The handler has returned to the kernel's `ucontext`, whose third word on is the stack.
+        let then = [16, 24, 32].map(|field| self.stack.peek(sp + field));
+        let [Some(start), Some(flags), Some(size)] = then else { return false };
+        let mut now = [0_u64; 3];
+        let arguments = [0, now.as_mut_ptr() as usize, 0, 0, 0];
+        // SAFETY: the kernel writes a `stack_t`, which is as large.
+        let told = unsafe { system::call(libc::SYS_sigaltstack, arguments) } == 0;
+        let is_disarmed = flags as u32 & 1 << 31 != 0;
+        told && !is_disarmed && sp.wrapping_sub(start) < size && [now[0], now[2]] != [start, size]
+    }
+
     pub fn advance(&mut self) -> Result<(), End> {
         let method = self.frame.method;
-        if method == Method::Root {
+        if method == Method::Root || (method == Method::SignalFrame && self.was_left()) {
             return Err(End::Root);
         }
         let callee = Callee {

@@ -17,6 +17,7 @@ pub mod read_log;
 pub mod registers;
 mod rule_cache;
 pub mod stack;
+pub mod stack_ends;
 mod unwind_rule;
 pub(crate) mod window;
 
@@ -28,7 +29,6 @@ pub use stack::StackBounds;
 use hpc_formats::address::ModuleId;
 use hpc_formats::loss::LossCause;
 
-/// Why an unwind ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum End {
     /// It reached the outermost frame of the stack, whose return address is undefined.

@@ -5,7 +5,8 @@
 //! | with an unwind rule, nearly all | three registers and two distances (`unwind_rule`) |
 //! | with other call frame information | gimli, over all registers (`cfi`) |
 //! | without information | analysis of its machine code up to the return (`instructions`) |
-//! | where that fails | the frame pointer, if nothing below it can be the return address |
+//! | where that fails, generated code first | the frame pointer, if the code takes it for the frame's |
+//! | none of these | the frame pointer, if nothing below it can be the return address |
 //!
 //! A step by a rule drops all registers but three. When `cfi` later needs another register, it repeats the
 //! steps from the start over all registers.
@@ -30,7 +31,6 @@ const MOST_ANALYSED: u32 = 4;
 pub(super) struct Callee<'a> {
     pub(super) snapshot: &'a Snapshot,
     pub(super) registers: Pointers,
-    /// The look-up address of the frame.
     pub(super) lookup: u64,
     /// Whether the frame was interrupted, rather than being in a call.
     pub(super) is_exact: bool,
@@ -47,13 +47,16 @@ pub(super) struct Native {
     start: Registers,
     /// Whether `start` is an interrupted instruction.
     start_exact: bool,
-    /// Number of steps since `start`.
     steps: u32,
     /// Number of frames without information since the last step by a rule.
     analysed: u32,
     /// Whether the last step left a frame without information.
     is_after_analysis: bool,
     window: Box<code::Copied>,
+    /// Whether the window is of an earlier walk.
+    is_stale: bool,
+    /// The last instruction of this walk whose frame was found to have a frame pointer; 0: none.
+    has_frame_pointer: u64,
 }
 
 impl Native {
@@ -68,6 +71,8 @@ impl Native {
             analysed: 0,
             is_after_analysis: false,
             window: Box::new(code::Copied::new()),
+            is_stale: true,
+            has_frame_pointer: 0,
         }
     }
 
@@ -79,6 +84,8 @@ impl Native {
         self.steps = 0;
         self.analysed = 0;
         self.is_after_analysis = false;
+        self.is_stale = true;
+        self.has_frame_pointer = 0;
     }
 
     pub(super) fn classify(&mut self, sections: &UnwindSections, address: u64) -> Method {
@@ -121,9 +128,15 @@ impl Native {
     /// Whether a call instruction ends at an address, so that it may be one to return to.
     #[cold]
     pub(super) fn follows_call(&mut self, snapshot: &Snapshot, address: u64) -> bool {
-        self.window.forget();
-        let mut code = Code { snapshot, cfi: &mut self.cfi, window: &mut self.window };
-        code.follows_call(address)
+        self.code(snapshot).follows_call(address)
+    }
+
+    /// The code as it is now.
+    fn code<'a>(&'a mut self, snapshot: &'a Snapshot) -> Code<'a> {
+        if std::mem::take(&mut self.is_stale) {
+            self.window.forget();
+        }
+        Code { snapshot, cfi: &mut self.cfi, window: &mut self.window }
     }
 
     /// Steps out of a frame without information, by analysis of its instructions, or by its frame pointer if
@@ -133,18 +146,32 @@ impl Native {
         callee: &Callee<'_>,
         stack: &mut StackReader,
     ) -> Result<Pointers, End> {
-        self.window.forget();
-        let mut code = Code { snapshot: callee.snapshot, cfi: &mut self.cfi, window: &mut self.window };
+        let snapshot = callee.snapshot;
         let mut registers = self.full.unwrap_or_else(|| callee.registers.alone());
-        let mut caller = instructions::caller(registers, callee.is_exact, &mut code, stack);
+        let is_generated = callee.method == Method::Generated;
+        let mut caller = None;
+        if is_generated {
+            // Recursions have one instruction again and again.
+            let is_known = self.has_frame_pointer == callee.registers.ip;
+            caller = by_frame_pointer(callee, is_known, &mut self.code(snapshot), stack);
+        }
+        if caller.is_some() {
+            self.has_frame_pointer = callee.registers.ip;
+            // It has told all that it can, so the registers of inner frames are of no more use.
+            self.analysed = MOST_ANALYSED;
+        } else {
+            caller = instructions::caller(registers, callee.is_exact, &mut self.code(snapshot), stack);
+        }
         if caller.is_none() && self.full.is_none() && self.steps > 0 {
             // It may need a register that inner frames have kept.
             registers = self.replay(callee, stack)?;
-            code = Code { snapshot: callee.snapshot, cfi: &mut self.cfi, window: &mut self.window };
-            caller = instructions::caller(registers, callee.is_exact, &mut code, stack);
+            caller = instructions::caller(registers, callee.is_exact, &mut self.code(snapshot), stack);
+        }
+        if caller.is_none() && !is_generated {
+            caller = by_frame_pointer(callee, false, &mut self.code(snapshot), stack);
         }
         if caller.is_none() {
-            caller = without_return(callee, registers, &mut code, stack);
+            caller = without_return(callee, registers, &mut self.code(snapshot), stack);
         }
         let caller = caller.ok_or(End::Broken(LossCause::NoUnwindInfo))?;
         self.start = caller;
@@ -217,6 +244,22 @@ impl Native {
     }
 }
 
+/// The caller of a frame whose code shows that it has a frame pointer, as most generated code has.
+fn by_frame_pointer(
+    callee: &Callee<'_>,
+    is_known: bool,
+    code: &mut Code<'_>,
+    stack: &mut StackReader,
+) -> Option<Registers> {
+    let Pointers { ip, sp, fp } = callee.registers;
+    let at = fp.checked_add(8).filter(|_| fp >= sp && fp - sp < LARGEST_FRAME && fp % 8 == 0)?;
+    let follows = code.follows_call(stack.peek(at)?);
+    (follows && (is_known || instructions::has_frame_pointer(ip, code))).then_some(())?;
+    Some(Registers::new(stack.read(at)?, at + 8, stack.read(fp)?))
+}
+
+/// The largest frame, in bytes, of code without information.
+const LARGEST_FRAME: u64 = 1 << 20;
 /// The largest frame, in bytes, that is searched for a return address.
 const LARGEST_SEARCHED: u64 = 4096;
 

@@ -8,7 +8,6 @@
 
 use crate::memory::FixedArray;
 
-/// Capacity of the log.
 const MAX_WORDS: usize = 1 << 22;
 
 /// A flag in [`Word::address`]: the word must be re-read through the kernel. No user address has this bit.
@@ -20,11 +19,9 @@ pub struct Word {
     /// An address in a known stack; with [`CHECKED`], an address elsewhere; 0 for a read that cannot be
     /// repeated.
     pub address: u64,
-    /// The value that was read.
     pub value: u64,
 }
 
-/// The log of one unwind.
 pub struct ReadLog {
     list: FixedArray<Word>,
     is_complete: bool,
@@ -36,7 +33,6 @@ impl ReadLog {
         Some(ReadLog { list: FixedArray::in_heap(MAX_WORDS)?, is_complete: true })
     }
 
-    /// The maximal number of words.
     pub const MAX: usize = MAX_WORDS;
 
     #[inline]
@@ -69,13 +65,11 @@ impl ReadLog {
         self.is_complete.then(|| self.list.as_slice())
     }
 
-    /// The number of words.
     #[inline]
     pub fn len(&self) -> usize {
         self.list.len()
     }
 
-    /// Whether the log is empty.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()

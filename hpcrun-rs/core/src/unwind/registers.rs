@@ -3,9 +3,7 @@
 
 /// DWARF numbers of the x86-64 registers that the unwinder names.
 pub mod number {
-    /// Frame pointer.
     pub const RBP: u16 = 6;
-    /// Stack pointer.
     pub const RSP: u16 = 7;
     /// Return address column: the instruction pointer.
     pub const RA: u16 = 16;
@@ -14,9 +12,7 @@ pub mod number {
 /// The three registers that suffice for nearly all frames.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Pointers {
-    /// Instruction pointer.
     pub ip: u64,
-    /// Stack pointer.
     pub sp: u64,
     /// Frame pointer register. 0 if unknown: no stack lies there, so a step from it fails.
     pub fp: u64,
@@ -35,7 +31,6 @@ impl Pointers {
     }
 }
 
-/// Register values of one frame.
 #[derive(Clone, Copy, Debug)]
 pub struct Registers {
     values: [u64; 17],
@@ -115,7 +110,6 @@ impl Registers {
         }
     }
 
-    /// Marks a register as unknown.
     #[inline]
     pub fn forget(&mut self, register: u16) {
         if (register as usize) < self.values.len() {
@@ -131,25 +125,21 @@ impl Registers {
         }
     }
 
-    /// Instruction pointer.
     #[inline]
     pub fn ip(&self) -> u64 {
         self.values[number::RA as usize]
     }
 
-    /// Sets the instruction pointer.
     #[inline]
     pub fn set_ip(&mut self, ip: u64) {
         self.set(number::RA, ip);
     }
 
-    /// Stack pointer.
     #[inline]
     pub fn sp(&self) -> u64 {
         self.values[number::RSP as usize]
     }
 
-    /// Sets the stack pointer.
     #[inline]
     pub fn set_sp(&mut self, sp: u64) {
         self.set(number::RSP, sp);

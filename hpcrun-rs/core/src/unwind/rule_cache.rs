@@ -16,7 +16,6 @@ const REGION_BITS: u32 = 10;
 #[repr(u8)] // empty caches hold zeros: the first variant
 pub(super) enum Method {
     Rule(UnwindRule),
-    /// With call frame information.
     Cfi,
     /// Like `Cfi`, for a signal trampoline: the caller was interrupted, so its instruction pointer is exact.
     SignalFrame,
@@ -44,7 +43,6 @@ pub struct Frame {
 
 const _: () = assert!(size_of::<Frame>() == 32);
 
-/// The table.
 pub(super) struct RuleCache([Frame; SLOTS]);
 
 impl RuleCache {

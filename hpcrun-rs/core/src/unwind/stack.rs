@@ -46,7 +46,6 @@ impl StackReader {
         self.set_bounds(bounds);
     }
 
-    /// Continues on another stack.
     pub fn set_bounds(&mut self, bounds: StackBounds) {
         self.bounds = bounds;
         self.window.forget();
@@ -163,13 +162,11 @@ impl StackSlot {
         DIRECTORY.epoch.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Creation context of its thread.
     pub fn creation(&self) -> (u32, u32) {
         let packed = self.creation.load(Ordering::Relaxed);
         ((packed >> 32) as u32, packed as u32)
     }
 
-    /// What is at its root.
     pub fn root(&self) -> StackRoot {
         match self.creation() {
             _ if self.is_main.load(Ordering::Relaxed) => StackRoot::Entry,

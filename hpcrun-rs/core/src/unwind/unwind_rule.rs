@@ -38,7 +38,6 @@ impl UnwindRule {
         Some(UnwindRule { cfa: words(cfa)?, saved_fp, from_fp })
     }
 
-    /// Computes the caller's registers.
     #[inline]
     pub(super) fn caller(self, callee: Pointers, stack: &mut StackReader) -> Result<Pointers, End> {
         let unreadable = End::Broken(LossCause::UnreadableStack);

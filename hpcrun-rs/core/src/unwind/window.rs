@@ -2,9 +2,10 @@
 //!
 //! Async-signal-safe.
 
+use crate::memory::PAGE;
 use crate::system;
 
-/// The last copy, of at most N bytes.
+/// The last copy, of at most N bytes; one of more than a page begins with the page.
 pub(crate) struct Window<const N: usize> {
     bytes: [u8; N],
     start: u64,
@@ -12,7 +13,6 @@ pub(crate) struct Window<const N: usize> {
 }
 
 impl<const N: usize> Window<N> {
-    /// An empty window.
     pub(crate) const fn new() -> Window<N> {
         Window { bytes: [0; N], start: 0, len: 0 }
     }
@@ -27,8 +27,10 @@ impl<const N: usize> Window<N> {
     pub(super) fn at(&mut self, address: u64, least: usize) -> Option<&[u8]> {
         let mut from = address.wrapping_sub(self.start) as usize;
         if from >= self.len || (self.len == N && from + least > N) {
-            self.len = system::copy(address, &mut self.bytes);
-            (self.start, from) = (address, 0);
+            // A page can be read as a whole or not at all.
+            from = if N > PAGE { address as usize % PAGE } else { 0 };
+            self.start = address - from as u64;
+            self.len = system::copy(self.start, &mut self.bytes);
         }
         self.bytes.get(from..self.len).filter(|bytes| !bytes.is_empty())
     }

@@ -44,7 +44,6 @@ pub(crate) fn forget() {
     }
 }
 
-/// An entry point of a runtime.
 pub(crate) struct Entry {
     name: &'static CStr,
     /// The function of the global copy, once it was found.

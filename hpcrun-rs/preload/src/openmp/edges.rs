@@ -47,7 +47,6 @@ fn forget(objects: impl IntoIterator<Item = usize>) {
     amend(|tracked| objects.into_iter().for_each(|object| tracked.forget(object)));
 }
 
-/// The threads of a region.
 pub(super) struct Team {
     number: u64,
     /// Barriers that some thread has passed.
@@ -96,7 +95,6 @@ impl Team {
 /// the one before.
 const KEPT: u32 = 2;
 
-/// A task on the critical path.
 fn on_path(task: &Task) -> Option<&OnPath> {
     // SAFETY: null, or of the record's life (`Task::path`).
     unsafe { task.path.get().as_ref() }
@@ -121,7 +119,6 @@ fn part(thread: &OwnThread) -> Option<&OnPath> {
     None
 }
 
-/// The thread arrives at a barrier.
 #[inline]
 pub(super) fn arrive(thread: &OwnThread, from: usize) {
     if !path::is_active() {
@@ -139,7 +136,6 @@ pub(super) fn arrive(thread: &OwnThread, from: usize) {
     });
 }
 
-/// The thread has passed the barrier.
 #[inline]
 pub(super) fn pass(thread: &OwnThread, from: usize) {
     if !path::is_active() {

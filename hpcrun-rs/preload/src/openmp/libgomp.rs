@@ -34,7 +34,6 @@ pub(crate) type Stack = Stacked<6>;
 
 type Real = unsafe extern "C-unwind" fn(usize, usize, usize, usize, usize, usize, Stack) -> usize;
 
-/// Calls the runtime.
 #[inline]
 pub(crate) unsafe fn call(function: Function, [a, b, c, d, e, f]: Arguments, stack: Stack) -> usize {
     // SAFETY: the entry point for which the hook stands; it uses as many of the arguments as it has.

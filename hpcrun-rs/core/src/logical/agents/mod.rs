@@ -5,6 +5,7 @@
 //! |---|---|---|
 //! | native (identity) | all that no other agent owns | a frame of the program |
 //! | [`thread_start`] | the first of a thread or coroutine | the root: its creator's context (4.2) |
+//! | | the first of a goroutine | the program's root |
 //! | [`profiler`] | of the preloaded library | skips it |
 //! | `work_stealing`, for each registered runtime | its code | a frame of a runtime |
 //! | | its boundary, which enters a stolen task | goes on at the spawner |
@@ -76,6 +77,7 @@ agent_table! {
 /// role. Not async-signal-safe.
 pub fn scan(module: &Module, with_locks: bool) -> bool {
     let (path, bias) = (&module.path, module.bias);
+    thread_start::scan(path, bias);
     let mut ranges = spin_loops::ranges_of(path, &module.code)
         .or_else(|| stock_rayon::ranges_of(path, bias))
         .unwrap_or_default();

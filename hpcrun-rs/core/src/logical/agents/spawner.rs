@@ -14,7 +14,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// The words of a task's header, in their order, and of its site.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Spawner {
-    /// Address of the spawn site.
     pub(super) site: u64,
     /// [`TaskHeader::sp`].
     pub(super) sp: u64,

@@ -14,7 +14,6 @@ use crate::logical::walk::{IN_PROGRAM, Walk};
 use hpc_formats::address::ModuleId;
 use memchr::memmem;
 
-/// A known runtime.
 struct Runtime {
     /// Part of its file name.
     name: &'static str,

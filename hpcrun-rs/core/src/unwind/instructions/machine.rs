@@ -107,7 +107,6 @@ impl Machine {
         Some(displace(self.decide_by(slot.base)?, slot))
     }
 
-    /// Reads a word of the stack.
     fn read(&self, address: u64, stack: &mut StackReader) -> Option<u64> {
         let written = self.written[..self.count].iter().rev();
         if let Some(&(_, value)) = written.into_iter().find(|(at, _)| *at == address) {

@@ -24,13 +24,12 @@ use super::code::{Code, LONGEST};
 use super::registers::Registers;
 use super::stack::StackReader;
 use machine::Machine;
-use x86::Effect;
+use x86::{Effect, FP, SP};
 
 /// Maximal number of instructions decoded for one frame; the longest kernels have some thousands.
 const MOST_INSTRUCTIONS: u32 = 8192;
 /// Maximal number of distinct jump targets in a function.
 const MOST_PLACES: usize = 64;
-/// Capacity of the worklist.
 const MOST_ITEMS: usize = 6;
 
 /// A path to follow: the next instruction, and the machine's state there.
@@ -185,6 +184,43 @@ fn returned(
 ) -> Option<Registers> {
     let caller = machine.caller(arguments, stack)?;
     code.follows_call(caller.ip()).then_some(caller)
+}
+
+/// Whether the frame pointer is that of the frame at an instruction: on a path from there, which does not set
+/// it, the stack pointer gets its value, and a pop or the return follows.
+pub(super) fn has_frame_pointer(ip: u64, code: &mut Code<'_>) -> bool {
+    let mut places = [ip; 4 * MOST_PLACES];
+    let (mut next, mut known, mut instructions) = (0, 1, 0);
+    while next < known {
+        let (mut at, mut is_restored) = (places[next], false);
+        next += 1;
+        while let Some(instruction) = code.at(at).and_then(x86::decode) {
+            instructions += 1;
+            at += instruction.length as u64;
+            let effect = instruction.effect;
+            let (is_over, distance) = match effect {
+                Effect::Pop(_) | Effect::Return(_) if is_restored => return true,
+                _ if instructions > MOST_INSTRUCTIONS => return false,
+                Effect::Jump(distance) => (true, Some(distance)),
+                Effect::Branch(distance) => (false, Some(distance)),
+                Effect::Return(_) | Effect::JumpThrough | Effect::JumpTo(_) | Effect::JumpAnywhere => break,
+                Effect::Stop | Effect::Pop(Some(FP)) | Effect::Near(FP, _) | Effect::Change(FP) => break,
+                Effect::Copy { to: FP, .. } | Effect::Load { to: FP, .. } => break,
+                Effect::Address { to: FP, .. } | Effect::Add(FP, _) | Effect::And(FP, _) => break,
+                _ => (false, None),
+            };
+            is_restored = matches!(effect, Effect::Leave | Effect::Copy { to: SP, from: FP });
+            let place = distance.map(|d| at.wrapping_add_signed(d.into()));
+            if let Some(place) = place.filter(|p| known < places.len() && !places[..known].contains(p)) {
+                places[known] = place;
+                known += 1;
+            }
+            if is_over {
+                break;
+            }
+        }
+    }
+    false
 }
 
 /// Whether these bytes are a call instruction, as a whole.

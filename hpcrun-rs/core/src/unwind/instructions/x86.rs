@@ -35,9 +35,7 @@ pub(super) enum Effect {
     None,
     /// A long `nop`, which compilers use to fill space between functions and before loops.
     Padding,
-    /// Pushes a register, or another value.
     Push(Option<Register>),
-    /// Pops into a register, or elsewhere.
     Pop(Option<Register>),
     Add(Register, i32),
     And(Register, i32),
@@ -85,7 +83,6 @@ pub(super) struct Instruction {
     pub(super) effect: Effect,
 }
 
-/// A set of opcodes.
 struct Opcodes([u64; 4]);
 
 impl Opcodes {

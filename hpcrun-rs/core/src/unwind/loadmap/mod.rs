@@ -12,9 +12,11 @@ mod lock;
 mod module;
 mod scan;
 
+use crate::maps::{self, Mapping};
 use crate::system;
 use crate::unwind::copies::Identity;
 use hpc_formats::address::{CodeAddress, ModuleId};
+use hpc_formats::process::Remapped;
 pub use lock::find as find_lock;
 pub use module::{Module, UnwindSections};
 use scan::LinkMap;
@@ -24,7 +26,6 @@ use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
-/// An immutable load map.
 pub struct Snapshot {
     generation: u32,
     /// The loader's version when the snapshot was taken (`scan::version_of`).
@@ -39,7 +40,6 @@ impl Snapshot {
         self.generation
     }
 
-    /// The modules, in order of address.
     pub fn modules(&self) -> &[Module] {
         &self.modules
     }
@@ -55,6 +55,9 @@ static CURRENT: AtomicPtr<Snapshot> = AtomicPtr::new(ptr::null_mut());
 static UNSTABLE: AtomicU32 = AtomicU32::new(0);
 static STALE: AtomicBool = AtomicBool::new(false);
 static INVALID: AtomicBool = AtomicBool::new(false);
+/// How often walks have met code in no module, about, and how often until [`remapped`] was last asked.
+static OUTSIDE: AtomicU32 = AtomicU32::new(0);
+static ASKED: AtomicU32 = AtomicU32::new(0);
 static NEXT_ID: AtomicU16 = AtomicU16::new(1);
 static FIND_OBJECT: AtomicUsize = AtomicUsize::new(0);
 /// `Snapshot::version` of the current snapshot.
@@ -106,6 +109,31 @@ pub fn is_outdated() -> bool {
     !lock::is_lost() && VERSION.load(Ordering::Relaxed) != scan::version()
 }
 
+/// The code of modules that is mapped once more, outside of them, if walks have met code in no module since
+/// this was last asked. Not async-signal-safe.
+pub fn remapped() -> Vec<Remapped> {
+    let met = OUTSIDE.load(Ordering::Relaxed);
+    if ASKED.swap(met, Ordering::Relaxed) == met {
+        return Vec::new();
+    }
+    let code: Vec<Mapping> = maps::mappings().into_iter().filter(|m| m.is_code && m.inode != 0).collect();
+    with_current(|snapshot| {
+        let others = code.iter().filter(|m| snapshot.find(m.start).is_none());
+        let again = others.filter_map(|other| {
+            let (module, own) = code.iter().find_map(|own| {
+                let is_same = (own.device, own.inode) == (other.device, other.inode);
+                let is_there = (own.offset..own.offset + own.end - own.start).contains(&other.offset);
+                Some((snapshot.find(own.start).filter(|_| is_same && is_there)?, own))
+            })?;
+            let place = own.start + (other.offset - own.offset);
+            let (size, code) = (other.end - other.start, CodeAddress::new(module.id, place - module.bias));
+            Some(Remapped { start: other.start, size, code })
+        });
+        again.collect()
+    })
+    .unwrap_or_default()
+}
+
 /// Marks the start of an unload, during which modules may vanish. Call [`end_unload`] after a refresh.
 pub fn begin_unload() {
     UNSTABLE.fetch_add(1, Ordering::AcqRel);
@@ -143,6 +171,7 @@ pub fn enter_child() {
     // SAFETY: as above.
     drop(unsafe { (*FORKING.0.get()).take() });
     UNSTABLE.store(0, Ordering::Release);
+    [&OUTSIDE, &ASKED].iter().for_each(|count| count.store(0, Ordering::Relaxed));
     lock::enter_child();
 }
 
@@ -151,19 +180,25 @@ pub fn invalidate() {
     INVALID.store(true, Ordering::Release);
 }
 
-/// The module at an address.
 #[derive(Clone, Copy, Debug)]
 pub struct Located {
     pub id: ModuleId,
     /// Load bias: mapped address minus link-time address.
     pub bias: u64,
-    /// Unwind information, if any.
     pub sections: Option<UnwindSections>,
     /// Whether the module is in the snapshot.
     pub registered: bool,
 }
 
-/// Finds the module at an address.
+/// Notes that a walk has met code in no module. A hook is to look at it, now and then.
+pub fn note_outside() {
+    let met = OUTSIDE.load(Ordering::Relaxed).wrapping_add(1);
+    OUTSIDE.store(met, Ordering::Relaxed);
+    if met.is_power_of_two() {
+        STALE.store(true, Ordering::Relaxed);
+    }
+}
+
 pub fn locate(snapshot: &Snapshot, address: u64) -> Option<Located> {
     if is_stable() {
         if let Some(m) = snapshot.find(address) {
@@ -348,12 +383,10 @@ fn next_id() -> Option<ModuleId> {
     Some(ModuleId(id))
 }
 
-/// What a refresh changed.
 #[derive(Debug, Default)]
 pub struct Changes {
     /// Modules that are new, or have a further id.
     pub added: Vec<Module>,
-    /// Modules that were unloaded.
     pub removed: Vec<ModuleId>,
 }
 

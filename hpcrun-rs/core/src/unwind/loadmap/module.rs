@@ -16,13 +16,10 @@ pub struct UnwindSections {
     pub eh_frame_address: u64,
 }
 
-/// A mapped module.
 #[derive(Clone, Debug)]
 pub struct Module {
     pub id: ModuleId,
-    /// Lowest mapped address.
     pub start: u64,
-    /// One past the highest mapped address.
     pub end: u64,
     /// Load bias: mapped address minus link-time address.
     pub bias: u64,
@@ -32,7 +29,6 @@ pub struct Module {
     pub build_id: Vec<u8>,
     /// Its file when the module was first seen.
     pub file: Identity,
-    /// Unwind information, if any.
     pub sections: Option<UnwindSections>,
     /// The mapped bytes of its readable executable segments.
     pub code: Vec<&'static [u8]>,

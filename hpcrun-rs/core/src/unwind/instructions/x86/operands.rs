@@ -2,7 +2,6 @@
 
 use super::{Register, Slot};
 
-/// Reads bytes of code in order.
 pub(super) struct Reader<'a> {
     pub(super) code: &'a [u8],
     pub(super) at: usize,
@@ -37,7 +36,6 @@ impl Reader<'_> {
     }
 }
 
-/// The prefixes of an instruction.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Prefixes {
     /// 66: operands of two bytes.
