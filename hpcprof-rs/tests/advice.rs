@@ -131,6 +131,10 @@ fn more_threads_than_cores_compete() {
     lacks(&advice(&p)[0].to_string(), "OMP_WAIT_POLICY");
     p.run.threads[3].idle = 100;
     has(&advice(&p)[0].to_string(), "OMP_WAIT_POLICY");
+    // What a serial part lets idle, fewer threads do not gain: 2.5 s less 4 s on 2 cores.
+    let alone = p.own("alone");
+    p.sample(&[main, alone], 200, 1.0).ends(2_500);
+    is(&first(&p), "oversubscription", "", 0.5);
     // Threads that hardly work are none of them.
     let mut p = Program::new();
     let [main, simulate] = ["main", "simulate"].map(|name| p.own(name));

@@ -123,9 +123,11 @@ impl Program {
 
 /// The names in the rows.
 fn rows(screen: &str) -> Vec<String> {
-    let lines = screen.lines().skip_while(|l| !l.starts_with("file:line"));
-    let rows = lines.skip(1).take_while(|l| !l.is_empty() && !l.starts_with("high means"));
-    let name = |line: &str| line.chars().skip(25).take(51).collect::<String>();
+    let mut lines = screen.lines().skip_while(|l| !l.starts_with("file:line"));
+    let head = lines.next().unwrap_or_default();
+    let [from, to] = ["context", "effort %"].map(|column| head.find(column).unwrap_or_default());
+    let rows = lines.take_while(|l| !l.is_empty() && !l.starts_with("high means"));
+    let name = |line: &str| line.chars().skip(from).take(to - from).collect::<String>();
     rows.map(|line| name(line).trim().to_owned()).collect()
 }
 
@@ -455,6 +457,21 @@ fn rows_divide_the_time() {
     assert!(row(1).starts_with("one 37.5 "), "{screen}");
     assert!(row(2).starts_with("walk (mostly statx) 37.5 "), "{screen}");
     assert!(row(3).starts_with("two 25.0 "), "{screen}");
+}
+
+#[test]
+fn regions_with_one_thread_and_modules_without_names_are_said() {
+    let mut p = Program::new();
+    let (main, body) = (p.own("main"), p.own("body"));
+    let entry = p.procedure("/opt/app", "tbb::detail::d1::parallel_for<int, F>", "", Runtime);
+    let unnamed = p.procedure("/lib/libz.so.1", "?0x4970", "", System);
+    p.sample(&[main, entry, body], 150, 1.0).sample(&[main, unnamed], 50, 1.0);
+    let words = |p: &Program| p.screen().split_whitespace().collect::<Vec<_>>().join(" ");
+    let screen = words(&p);
+    has(&screen, "idles all the time; 75.0 % of the effort is in parallel regions with one thread");
+    has(&screen, "no names in libz.so.1 (25.0 % of the work): build with -g");
+    p.sample_by(2, &[main, entry, body], 150, 0.0);
+    lacks(&words(&p), "with one thread");
 }
 
 #[test]

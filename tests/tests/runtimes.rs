@@ -367,6 +367,37 @@ fn what_tbb_runs_has_the_path_by_which_it_was_spawned() {
 }
 
 #[test]
+fn what_algorithms_and_containers_of_libraries_do_is_work() {
+    let _cores = exclusive_cores();
+    let flags = ["-std=c++17", "-ltbb"];
+    let Some(program) = optional_program("algorithms", "g++", "algorithms.cpp", &flags) else { return };
+    let run = Spec::new("algorithms", program).rate(RATE).succeed();
+    let view = run.database().top_down();
+    for (name, truth) in &run.truth().sites {
+        let (mut own, mut loops) = ([0.0; 3], Vec::new());
+        for root in &view.roots {
+            root.walk(&mut Vec::new(), &mut |above, node| {
+                if node.name == *name {
+                    let metrics = ["work", "overhead:sched", "overhead:sync"];
+                    own = metrics.map(|metric| value(&node.inclusive, metric));
+                } else if above.iter().any(|n| n.name == *name) && node.kind == "parallel-loop" {
+                    loops.push(node.name.clone());
+                }
+            });
+        }
+        let [work, sched, sync] = own;
+        let cpu = value(truth, "work");
+        // The locks of the table's buckets are synchronisation.
+        let none = if name == "adds" { sched + sync } else { sched };
+        assert!(none <= cpu * 0.05, "{name}: {own:?} of {cpu}");
+        // Who waits for a task spins for a while.
+        assert!((cpu * 0.8..cpu * 1.03).contains(&(work + sched + sync)), "{name}: {own:?} of {cpu}");
+        let known = if name == "adds" { "std::transform" } else { "tbb::parallel_for" };
+        assert!(loops.iter().all(|name| name == known) && !loops.is_empty(), "{name}: {loops:?}");
+    }
+}
+
+#[test]
 fn what_a_pool_of_the_programs_own_runs_has_the_path_that_it_tells() {
     let _cores = exclusive_cores();
     let flags = ["-std=c++17", "-pthread"];

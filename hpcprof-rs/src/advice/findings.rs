@@ -108,7 +108,9 @@ pub fn findings(view: &View, catalogue: &Catalogue, thresholds: Thresholds) -> R
     all.retain(|of| of.most.is_none_or(|(most, _)| most >= least));
     all.extend(finder.late_rank()?);
     all.sort_by_key(|of| Reverse(gain(of)));
-    if let Some(threads) = finder.oversubscribed()? {
+    let serial = all.iter().filter(|of| of.cause == Cause::Serial).filter_map(|of| of.most);
+    let serial = serial.map(|(most, _)| most).sum();
+    if let Some(threads) = finder.oversubscribed(serial)? {
         all.insert(0, threads);
     }
     if all.is_empty() {
@@ -393,7 +395,8 @@ impl Finder<'_> {
         }
     }
 
-    fn oversubscribed(&self) -> Result<Option<Finding>> {
+    /// `serial`: what serial code lets idle, which the number of threads has no part in.
+    fn oversubscribed(&self, serial: f64) -> Result<Option<Finding>> {
         let run = &self.catalogue.statistics;
         if !quality::competes(run) {
             return Ok(None);
@@ -420,7 +423,7 @@ impl Finder<'_> {
         );
         // The work stays.
         let per = self.cores() * run.runs.max(1) as f64;
-        let most = (quality::wall_of_run(run) - self.view.totals[WORK] as f64 / per).max(0.0);
+        let most = (quality::wall_of_run(run) - self.view.totals[WORK] as f64 / per - serial).max(0.0);
         Ok(Some(self.of_program(Cause::Oversubscription, text, Some((most, 0.0)))))
     }
 

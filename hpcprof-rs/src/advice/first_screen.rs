@@ -4,11 +4,12 @@
 use crate::advice::efficiency::{Thresholds, Verdict};
 use crate::advice::findings::{findings, mostly};
 use crate::advice::quality;
-use crate::advice::rows::{Row, is_unnamed, rows};
+use crate::advice::rows::{Row, is_unnamed, own_time, rows};
 use crate::catalogue::Catalogue;
 use crate::catalogue::metrics::{IDLENESS, MetricSelector, OVERHEAD, WORK, busy, effort};
 use crate::catalogue::statistics::Statistics;
 use crate::error::{Error, Result, one_line};
+use crate::model::advice::Cause;
 use crate::model::errors::Sampled;
 use crate::model::symbols::GENERATED;
 use crate::model::tree::Label;
@@ -19,6 +20,7 @@ use crate::views::prune::Limits;
 use crate::views::top_down;
 use crate::views::view::View;
 use hpc_formats::profile::{LOCK_WAIT, LONG_POLL, OVERSUBSCRIPTION, STANDSTILL};
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -44,7 +46,7 @@ pub fn print(
 ) -> Result<()> {
     let view = stored_view(catalogue)?;
     let run = &catalogue.statistics;
-    let serial = quality::serial(run, busy(&view.totals), view.totals[IDLENESS]);
+    let serial = quality::serial(run, busy(&view.totals), view.totals[IDLENESS], in_regions(&view));
     let waste = view.totals[IDLENESS].saturating_add(view.totals[OVERHEAD]);
     let is_whole = run.missing.is_empty() && !quality::forbids_verdicts(run, waste);
     let judged = match serial {
@@ -52,12 +54,13 @@ pub fn print(
         Some(_) => Judged::Spinning,
         None => Judged::All,
     };
-    let notes = quality::lines(run).into_iter().chain(serial);
     let width = style.width.max(60);
     let advice = match judged {
         Judged::All => findings(&view, catalogue, thresholds)?.unwrap_or_default(),
         _ => Vec::new(),
     };
+    let has_advice = advice.iter().any(|of| of.cause == Cause::Oversubscription);
+    let notes = quality::lines(run, has_advice).into_iter().chain(serial);
     let least = quality::wall_of_run(run) * LEAST_GAIN;
     let advice = advice.iter().filter(|of| of.most.is_some_and(|(most, _)| most >= least));
     let advice = advice.take(ADVICE).flat_map(|of| names::wrap(&of.line(), width));
@@ -80,6 +83,20 @@ pub fn stored_view(catalogue: &Catalogue) -> Result<View> {
     top_down::read(catalogue, limits, MetricSelector::Effort, true)
 }
 
+/// The effort in parallel loops and regions.
+fn in_regions(view: &View) -> i64 {
+    let is_region = |node: u32| matches!(view.node(node).label, Label::ParallelLoop(_));
+    let mut outer = view.roots.clone();
+    let mut sum: i64 = 0;
+    while let Some(node) = outer.pop() {
+        match is_region(node) {
+            true => sum = sum.saturating_add(effort(view.inclusive.of(node))),
+            false => outer.extend(&view.children[node as usize]),
+        }
+    }
+    sum
+}
+
 /// Where code that a program has made while it ran has no names.
 const UNNAMED: &str = "generated code has no names: have its compiler write a map for perf (node \
      --perf-basic-prof, python -X perf)";
@@ -95,6 +112,24 @@ enum Judged {
     Spinning,
     /// None: time is missing, or much of it was spent waiting.
     Nothing,
+}
+
+/// The heads of the figures.
+const HEADS: [&str; 4] = ["effort %", "work", "idle", "overhead"];
+
+/// How wide the columns of the table are.
+struct Layout {
+    place: usize,
+    name: usize,
+    figures: [usize; 4],
+}
+
+impl Layout {
+    fn line(&self, at: &str, name: &str, figures: [String; 4], verdict: &str) -> String {
+        let figures = figures.iter().zip(self.figures).map(|(text, width)| format!("{text:>width$}"));
+        let (place, width) = (self.place, self.name);
+        format!("{at:<place$} {name:<width$}{}{verdict}", figures.collect::<String>())
+    }
 }
 
 struct Screen<'a> {
@@ -218,9 +253,9 @@ impl Screen<'_> {
         if let Some((all, most, name)) = slept {
             lines.push(format!("nobody worked: threads waited {all} s, {most} s of that in {name}"));
         }
-        let delayed = self.mostly(OVERSUBSCRIPTION).filter(|_| quality::competes(self.run));
+        let delayed = mostly(self.catalogue, OVERSUBSCRIPTION).filter(|_| quality::competes(self.run));
         if let Some((all, most, name)) = delayed {
-            lines.push(format!("threads had no core for {all} s, {most} s of that in {name}"));
+            lines.push(format!("threads that had no core: {} % of that in {name}", percent(most, all)));
         }
         lines
     }
@@ -257,39 +292,26 @@ impl Screen<'_> {
             return writeln!(out, "{}\n", names::wrap(&text, self.style.width).join("\n"));
         }
         let rows = rows(self.view, self.catalogue, self.thresholds);
+        if rows.is_empty() {
+            return writeln!(out, "no procedure of the program's own has 1 % of the effort\n");
+        }
         let chance = self.chance(&rows);
         let other = OTHER_LINES + self.notes.len() + self.advice.len() + usize::from(chance.is_some());
         let room = LINES.saturating_sub(other);
         let (shown, hidden) = rows.split_at(rows.len().min(room.clamp(CONTEXTS.1, CONTEXTS.0)));
-        let longest = shown.iter().map(|r| r.place(self.view, &self.catalogue.code).chars().count()).max();
-        let has_verdict = shown.iter().any(|r| !self.advice(r.verdict).is_empty());
-        let beside = match (self.is_narrow(), has_verdict) {
-            (true, false) => 1,
-            (true, true) => 3 + self.verdict_width(),
-            (false, _) => 5 + self.verdict_width(),
-        };
-        let for_names = self.style.width.saturating_sub(4 * 9 + beside);
-        let place_width = match longest {
-            Some(longest) if self.is_narrow() => longest.clamp(9, for_names.saturating_sub(16).clamp(9, 24)),
-            _ => 24,
-        };
-        let name_width = for_names.saturating_sub(place_width).clamp(16, 60);
-        let head = format!(
-            "{:<place_width$} {:<name_width$}{:>9}{:>9}{:>9}{:>9}{}",
-            "file:line",
-            "context",
-            "effort %",
-            "work",
-            "idle",
-            "overhead",
-            if has_verdict { "  verdict" } else { "" }
-        );
+        let layout = self.layout(shown);
+        let verdict = if shown.iter().any(|r| !self.advice(r.verdict).is_empty()) { "  verdict" } else { "" };
+        let head = layout.line("file:line", "context", HEADS.map(str::to_owned), verdict);
         writeln!(out, "{}", self.style.bold(&head))?;
         for row in shown {
-            self.row(row, place_width, name_width, out)?;
+            self.row(row, &layout, out)?;
         }
         if !hidden.is_empty() {
-            writeln!(out, "{} more contexts of at least 1 % each", hidden.len())?;
+            let more = names::counted(hidden.len() as u64, "more context");
+            writeln!(out, "{more} of at least 1 % each")?;
+        }
+        if let Some(unnamed) = self.unnamed() {
+            writeln!(out, "{}", names::wrap(&unnamed, self.style.width).join("\n"))?;
         }
         if shown.iter().any(|row| row.name == GENERATED) {
             writeln!(out, "{}", names::wrap(UNNAMED, self.style.width).join("\n"))?;
@@ -338,10 +360,6 @@ impl Screen<'_> {
         self.style.width < 110
     }
 
-    fn verdict_width(&self) -> usize {
-        if self.is_narrow() { 9 } else { 27 }
-    }
-
     /// Empty where the figures can't carry the verdict.
     fn advice(&self, verdict: Verdict) -> String {
         let text = match (self.judged, verdict) {
@@ -354,18 +372,44 @@ impl Screen<'_> {
         }
     }
 
-    fn row(&self, row: &Row, place_width: usize, name_width: usize, out: &mut impl Write) -> io::Result<()> {
-        let location = row.place(self.view, &self.catalogue.code);
+    /// How wide the columns are: figures have what they need, and places leave most of the rest to names.
+    fn layout(&self, shown: &[Row]) -> Layout {
+        let longest = |text: &dyn Fn(&Row) -> String| shown.iter().map(|r| text(r).chars().count()).max();
+        let figure = |at: usize| longest(&|row| self.figures(row)[at].clone()).unwrap_or(0);
+        let figures = [0, 1, 2, 3].map(|at| figure(at).max(HEADS[at].len()) + 1);
+        let verdict = longest(&|row| self.advice(row.verdict)).map_or(0, |longest| longest + 2);
+        let room = self.style.width.saturating_sub(figures.iter().sum::<usize>() + verdict + 1);
+        let place = longest(&|row| row.place(self.view, &self.catalogue.code)).unwrap_or(0);
+        let name = longest(&|row| self.name(row, room)).unwrap_or(0);
+        let place = place.min(room.saturating_sub(name).max(room * 2 / 5)).max(9);
+        Layout { place, name: name.max(7).min(room.saturating_sub(place).max(16)), figures }
+    }
+
+    fn figures(&self, row: &Row) -> [String; 4] {
+        [
+            percent(effort(&row.values), effort(&self.view.totals)),
+            seconds(row.values[WORK]),
+            seconds(row.values[IDLENESS]),
+            seconds(row.values[OVERHEAD]),
+        ]
+    }
+
+    /// What a row is called, in so many characters.
+    fn name(&self, row: &Row, width: usize) -> String {
         let most = row.mostly.as_deref().map(one_line);
-        let name = one_line(&row.name);
+        let mut name = one_line(&row.name);
+        if name.starts_with("omp ") {
+            // Its place has the clauses.
+            name = name.split(' ').take_while(|word| !word.contains('(')).collect::<Vec<_>>().join(" ");
+        }
         // Whom it calls says more than an address; it is not said for the price of a name.
         let name = match most {
             Some(most) if is_unnamed(&name) => format!("mostly {most}"),
             Some(most) => {
                 // Where both are long, each has half of the room, if that is enough.
-                let room = name_width.saturating_sub(" (mostly )".len());
+                let room = width.saturating_sub(" (mostly )".len());
                 let leaf = match room.saturating_sub(name.chars().count()) {
-                    left @ 10.. => left,
+                    left if left >= most.chars().count().min(10) => left,
                     _ if room >= 36 => most.chars().count().min(room / 2),
                     _ => 0,
                 };
@@ -379,26 +423,44 @@ impl Screen<'_> {
                 }
             }
             None if row.rest => {
-                let room = name_width.saturating_sub(" (the rest)".len());
+                let room = width.saturating_sub(" (the rest)".len());
                 format!("{} (the rest)", names::middle(&name, room))
             }
             None => name,
         };
-        let name = names::middle(&name, name_width);
+        names::middle(&name, width)
+    }
+
+    /// Modules whose code has much of the time and no names.
+    fn unnamed(&self) -> Option<String> {
+        let code = &self.catalogue.code;
+        let mut of_modules: BTreeMap<&str, i64> = BTreeMap::new();
+        for (procedure, time) in own_time(self.view, &self.view.roots, &[]) {
+            let procedure = code.procedure(procedure);
+            if let Some(module) = code.module_of(procedure).filter(|_| is_unnamed(&procedure.name)) {
+                *of_modules.entry(names::base_name(module)).or_default() += time;
+            }
+        }
+        let all = busy(&self.view.totals).max(1);
+        of_modules.retain(|_, time| *time as f64 >= all as f64 * LEAST_LOSS);
+        let of = |(module, time): (&&str, &i64)| format!("{module} ({} % of the work)", percent(*time, all));
+        let modules: Vec<String> = of_modules.iter().map(of).collect();
+        (!modules.is_empty()).then(|| {
+            let modules = one_line(&modules.join(", "));
+            format!("no names in {modules}: build with -g and without -s, or install its debug package")
+        })
+    }
+
+    fn row(&self, row: &Row, layout: &Layout, out: &mut impl Write) -> io::Result<()> {
+        let location = row.place(self.view, &self.catalogue.code);
         let verdict = match (self.advice(row.verdict), row.verdict) {
             (text, _) if text.is_empty() => text,
             (text, Verdict::Effective) => format!("  {}", self.style.paint("32", &text)),
             (text, _) => format!("  {}", self.style.paint("33", &text)),
         };
-        writeln!(
-            out,
-            "{:<place_width$} {name:<name_width$}{:>9}{:>9}{:>9}{:>9}{verdict}",
-            names::middle(&location, place_width),
-            percent(effort(&row.values), effort(&self.view.totals)),
-            seconds(row.values[WORK]),
-            seconds(row.values[IDLENESS]),
-            seconds(row.values[OVERHEAD]),
-        )
+        let location = names::middle(&location, layout.place);
+        let name = self.name(row, layout.name);
+        writeln!(out, "{}", layout.line(&location, &name, self.figures(row), &verdict))
     }
 
     fn next(&self, out: &mut impl Write) -> io::Result<()> {

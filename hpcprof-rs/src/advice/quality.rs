@@ -34,9 +34,9 @@ fn is_share(part: i64, of_percent: i64, whole: i64) -> bool {
     part > 0 && part.saturating_mul(100) >= whole.saturating_mul(of_percent)
 }
 
-/// Whether a time is a part of the run that is worth a word: a hundredth.
+/// Whether a time is a part of the run that is worth a word: a hundredth, and more than a period.
 pub fn is_worth_a_word(time: i64, run: &Statistics) -> bool {
-    is_share(time, 1, run.wall_ns)
+    time > run.period_ns && is_share(time, 1, run.wall_ns)
 }
 
 /// Whether nobody worked, or others had the cores, for so long that this is said first. Missing CPU time is
@@ -89,11 +89,20 @@ pub fn others_had_cores(run: &Statistics) -> Option<String> {
     })
 }
 
-/// Why there is no parallelism to judge, if there is none.
-pub fn serial(run: &Statistics, working: i64, idleness: i64) -> Option<String> {
+/// Why there is no parallelism to judge, if there is none. `regions`: how much of the effort is in constructs
+/// that could run on several threads.
+pub fn serial(run: &Statistics, working: i64, idleness: i64, regions: i64) -> Option<String> {
     if run.samples == 0 {
         return None;
     }
+    let of_effort = percent(regions, working.saturating_add(idleness));
+    let regions = match is_share(regions, 10, working.saturating_add(idleness)) {
+        true => format!(
+            "; {of_effort} % of the effort is in parallel regions with one thread: look what limits them \
+             (an option, OMP_NUM_THREADS and the like)"
+        ),
+        false => String::new(),
+    };
     let others = i64::from(run.cores) - 1;
     let idles = match others {
         1 => format!(", so 1 of {} cores idles all the time", run.cores),
@@ -101,15 +110,16 @@ pub fn serial(run: &Statistics, working: i64, idleness: i64) -> Option<String> {
         _ => String::new(),
     };
     if run.executables.len() == 1 && run.threads <= 1 {
-        return Some(format!("serial: the program runs on one thread{idles}"));
+        return Some(format!("serial: the program runs on one thread{idles}{regions}"));
     }
     let most = working.saturating_mul(others.max(0));
-    (most > 0 && is_share(idleness, SERIAL_PERCENT, most))
-        .then(|| format!("serial: of {} threads never more than one works at a time{idles}", run.threads))
+    (most > 0 && is_share(idleness, SERIAL_PERCENT, most)).then(|| {
+        format!("serial: of {} threads never more than one works at a time{idles}{regions}", run.threads)
+    })
 }
 
-/// The lines about the measurement.
-pub fn lines(run: &Statistics) -> Vec<String> {
+/// The lines about the measurement; without what advice says, if it is about the number of threads.
+pub fn lines(run: &Statistics, has_advice: bool) -> Vec<String> {
     let mut lines = missing(run);
     if let [_, _, ..] = run.hosts[..] {
         lines.push(hosts(&run.hosts));
@@ -121,7 +131,7 @@ pub fn lines(run: &Statistics) -> Vec<String> {
             false => format!("{}: look there first", wait(run)),
         });
     }
-    if competes(run) {
+    if competes(run) && !has_advice {
         lines.push(format!(
             "oversubscription: {} threads compete for {} cores: they waited {} s for one",
             run.threads,

@@ -146,6 +146,22 @@ fn time_in(view: &View, catalogue: &Catalogue, what: known::Kind) -> Vec<TimeIn>
     found
 }
 
+/// The work and overhead of each procedure at and below these nodes, but for these callees.
+pub fn own_time(view: &View, nodes: &[u32], callees: &[u32]) -> BTreeMap<u32, i64> {
+    let mut own: BTreeMap<u32, i64> = BTreeMap::new();
+    let mut stack: Vec<(u32, Option<u32>)> = nodes.iter().map(|node| (*node, None)).collect();
+    while let Some((at, around)) = stack.pop() {
+        let around = view.node(at).label.procedure().or(around);
+        if let Some(procedure) = around {
+            let sum = own.entry(procedure).or_default();
+            *sum = sum.saturating_add(busy(view.exclusive.of(at)));
+        }
+        let below = view.children[at as usize].iter().filter(|c| !callees.contains(c));
+        stack.extend(below.map(|c| (*c, around)));
+    }
+    own
+}
+
 struct Chooser<'a> {
     view: &'a View,
     catalogue: &'a Catalogue,
@@ -364,17 +380,7 @@ impl Chooser<'_> {
 
     /// The procedure that has most of the work at and below `node`, but for these callees.
     fn most(&self, node: u32, callees: &[u32], work: i64) -> Option<String> {
-        let mut own: BTreeMap<u32, i64> = BTreeMap::new();
-        let mut stack = vec![(node, None)];
-        while let Some((at, around)) = stack.pop() {
-            let around = self.view.node(at).label.procedure().or(around);
-            if let Some(procedure) = around {
-                let sum = own.entry(procedure).or_default();
-                *sum = sum.saturating_add(busy(self.view.exclusive.of(at)));
-            }
-            let below = self.view.children[at as usize].iter().filter(|c| !callees.contains(c));
-            stack.extend(below.map(|c| (*c, around)));
-        }
+        let own = own_time(self.view, &[node], callees);
         let (procedure, most) = own.into_iter().max_by_key(|(_, own)| *own)?;
         let is_most = most > 0 && most as f64 >= work as f64 * MOST_SHARE;
         let code = &self.catalogue.code;

@@ -36,7 +36,7 @@ pub(super) fn readable(stem: &str) -> Option<String> {
 fn name(stem: &str) -> Option<String> {
     let name = match demangle(stem) {
         Some(name) => name,
-        None => without_marked(&demangle(&mark_declarations(stem)?)?),
+        None => without_marked(&demangle(&rewritten(stem)?)?),
     };
     let mut name = spelling(&name);
     // A lambda is its call operator; qualifiers are part of the parameters that are left out.
@@ -92,25 +92,33 @@ fn thunk(stem: &str) -> Option<(&'static str, &str)> {
 const MARK: &str = "__declared_type";
 
 /// Since clang 16 an argument may follow the declaration of its parameter (`Tn` and a type). Makes two
-/// arguments of that, the mark and the type. `None` if there is none.
-fn mark_declarations(stem: &str) -> Option<String> {
-    let bytes = stem.as_bytes();
+/// arguments of that, the mark and the type. GCC writes a member of a type (`sr`) with a whole type: makes a
+/// cast of it, `(type)(member)`. `None` if there is neither.
+fn rewritten(stem: &str) -> Option<String> {
+    let bytes = stem.is_ascii().then_some(stem.as_bytes())?;
     let mut out = String::with_capacity(stem.len() + 64);
-    let (mut at, mut copied) = (0, 0);
+    let (mut at, mut copied, mut item_ends) = (0, 0, 0);
     while at < bytes.len() {
-        if bytes[at].is_ascii_digit() {
-            let digits = bytes[at..].iter().take_while(|b| b.is_ascii_digit()).count();
-            // Numbers of substitutions, parameters, arrays and literals are no lengths of names.
-            let before = at.checked_sub(1).map(|i| bytes[i]);
-            let literal = at >= 2 && bytes[at - 2] == b'L' && bytes[at - 1].is_ascii_lowercase();
-            let counts = !literal && !matches!(before, Some(b'S' | b'T' | b'A' | b'_' | b'n'));
-            let length = if counts { stem[at..at + digits].parse().unwrap_or(0) } else { 0 };
-            at = at.saturating_add(digits).saturating_add(length);
-        } else if bytes[at..].starts_with(b"Tn") {
+        let rest = &stem[at..];
+        let after = rest[1..].trim_start_matches(|c: char| c.is_ascii_digit() || c.is_ascii_uppercase());
+        let is_declared = rest.starts_with("Tn");
+        if is_declared || rest.starts_with("srN") || rest.starts_with("srS") {
             out.push_str(&stem[copied..at]);
-            out.push_str(&format!("L_Z{}{MARK}E", MARK.len()));
+            out.push_str(&if is_declared { format!("L_Z{}{MARK}E", MARK.len()) } else { "cv".to_owned() });
             at += 2;
             copied = at;
+        } else if rest.starts_with(['S', 'T']) && after.starts_with('_') {
+            at += rest.len() - after.len() + 1;
+            item_ends = at;
+        } else if bytes[at].is_ascii_digit() {
+            let digits = bytes[at..].iter().take_while(|b| b.is_ascii_digit()).count();
+            // Numbers of arrays, literals and entities are no lengths of names.
+            let before = (at != item_ends).then(|| bytes[at - 1]);
+            let literal = at >= 2 && bytes[at - 2] == b'L' && bytes[at - 1].is_ascii_lowercase();
+            let counts = !literal && !matches!(before, Some(b'A' | b'_' | b'n'));
+            let length = if counts { rest[..digits].parse().unwrap_or(0) } else { 0 };
+            at = at.saturating_add(digits).saturating_add(length);
+            item_ends = at;
         } else {
             at += 1;
         }
@@ -250,6 +258,10 @@ mod tests {
             ("_ZN2PrIP2IdPNS0_4DataEE3getEv", "Pr<Id*, Id::Data*>::get"),
             ("_Z3conIiTnNSt9enable_ifIXsr11is_integralE5valueEbE4typeELb1EET_S2_", "con<int, true>"),
             ("_ZN1AITnjLj4ETniLi5EE3TnxEv", "A<4u, 5>::Tnx"),
+            (
+                "_ZN1a1fIZN3par4copyIN2on2v11pEEENSt9enable_ifIXsrN3par2isIT_EE5valueEiE4typeEvEUliE_EEvv",
+                "a::f<par::copy<on::v1::p>()::{lambda(int)#1}>",
+            ),
             (
                 "_ZNSt17_Function_handlerIFiRKN1n2ExEEZNKS1_4hashEvEUlS3_E_E9_M_invokeERKSt9_Any_dataS3_",
                 "std::_Function_handler<int (n::Ex const&), \

@@ -248,9 +248,11 @@ impl<'a> Classifier<'a> {
             Some(name) => name.display(),
             None => readable.into(),
         };
+        // Of C++ only runtimes have an owner: one may run what another does, as TBB C++'s algorithms.
+        let is_owned = has_owner || (scheme == Scheme::Cpp && origin == Origin::Runtime);
         let facts = NameFacts {
             name: self.strings.id(&display),
-            owner: has_owner.then(|| self.strings.id(crate_origin::root(&owner_path))),
+            owner: is_owned.then(|| self.strings.id(crate_origin::root(&owner_path))),
             origin,
             path_tag: by_path.map(|category| self.tag(category, "module path `parallel_overhead`")),
             rule_tag: None,
