@@ -28,18 +28,10 @@ const DT_RELASZ: i64 = 8;
 const DT_JMPREL: i64 = 23;
 const DT_GNU_HASH: i64 = 0x6fff_fef5;
 const DT_VERSYM: i64 = 0x6fff_fff0;
-const PT_LOAD: u32 = 1;
-const PT_DYNAMIC: u32 = 2;
+
 const STT_FUNC: u8 = 2;
 /// The bit of a version's index that hides an old version.
 const HIDDEN: u16 = 0x8000;
-
-#[repr(C)]
-struct Relocation {
-    offset: u64,
-    info: u64,
-    addend: i64,
-}
 
 #[derive(Clone, Copy, Default)]
 struct Module {
@@ -69,17 +61,17 @@ pub(crate) fn rebind() {
     let Some(own) = found.own else { return };
     let libc = || found.libc.iter().flatten();
     for (at, size) in [own.relocations, own.jumps] {
-        let count = size as usize / size_of::<Relocation>();
+        let count = size as usize / size_of::<libc::Elf64_Rela>();
         // SAFETY: the dynamic section says that so many relocations are there.
-        let list = unsafe { table::<Relocation>(at, count) };
+        let list = unsafe { table::<libc::Elf64_Rela>(at, count) };
         for relocation in list {
-            if !matches!(relocation.info as u32, R_GLOB_DAT | R_JUMP_SLOT) {
+            if !matches!(relocation.r_info as u32, R_GLOB_DAT | R_JUMP_SLOT) {
                 continue;
             }
-            let slot = (own.bias + relocation.offset) as *mut u64;
+            let slot = (own.bias + relocation.r_offset) as *mut u64;
             // SAFETY: the entry is in our mapped data.
             let bound = unsafe { slot.read() };
-            let symbol = (relocation.info >> 32) as usize;
+            let symbol = (relocation.r_info >> 32) as usize;
             let name = own.name(symbol);
             let is_right = libc().any(|m| (m.start..m.end).contains(&bound));
             if is_right || bound == 0 || OF_PROGRAM.contains(&name) {
@@ -136,11 +128,11 @@ impl Module {
         for header in headers {
             let at: Range<u64> = bias + header.p_vaddr..bias + header.p_vaddr + header.p_memsz;
             match header.p_type {
-                PT_LOAD => {
+                libc::PT_LOAD => {
                     module.start = module.start.min(at.start);
                     module.end = module.end.max(at.end);
                 }
-                PT_DYNAMIC => dynamic = at.start as *const [i64; 2],
+                libc::PT_DYNAMIC => dynamic = at.start as *const [i64; 2],
                 _ => {}
             }
         }
