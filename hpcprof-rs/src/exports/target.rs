@@ -1,6 +1,7 @@
 //! Where an export goes: to standard output, or to a file, which appears when it is complete.
 
 use crate::error::{Error, Result};
+use crate::sinks::staged_directory::folder_of;
 use std::fs::{File, Permissions};
 use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -34,13 +35,6 @@ pub(crate) fn write(
         }
         Ok(_) => replace(&path.canonicalize().map_err(failed)?, print).map_err(failed),
         Err(_) => replace(path, print).map_err(failed),
-    }
-}
-
-fn folder_of(path: &Path) -> &Path {
-    match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
     }
 }
 

@@ -24,7 +24,7 @@ impl StagedDirectory {
     /// database and `force` is given.
     pub fn prepare(target: &Path, force: bool) -> Result<StagedDirectory> {
         let replace = check_target(target, force)?;
-        let parent = parent_of(target);
+        let parent = folder_of(target);
         if !parent.exists() {
             std::fs::create_dir_all(parent).map_err(Error::io("create", parent))?;
         }
@@ -68,7 +68,7 @@ impl StagedDirectory {
         const RENAME: &str = "rename the new database to";
         let old = match self.replace {
             true => {
-                let old = temporary_in(parent_of(&self.target))?;
+                let old = temporary_in(folder_of(&self.target))?;
                 std::fs::rename(&self.target, old.path()).map_err(Error::io(RENAME, &self.target))?;
                 // Removed only when the new database is in place.
                 Some(old.keep())
@@ -92,11 +92,9 @@ impl StagedDirectory {
     }
 }
 
-fn parent_of(target: &Path) -> &Path {
-    match target.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    }
+/// The folder that a path is in.
+pub(crate) fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 fn temporary_in(parent: &Path) -> Result<TempDir> {
