@@ -253,10 +253,7 @@ impl<A: Send + 'static> Cell<A> {
         let shared = &self.shared;
         // Who waits for room in the mailbox may ask for it meanwhile.
         let last = mailbox.last.0;
-        let before = match self.room {
-            usize::MAX => mailbox.last.1.take(),
-            _ => mailbox.last.share().1,
-        };
+        let before = if self.room == usize::MAX { mailbox.last.1.take() } else { mailbox.last.share().1 };
         let room = match mailbox.room.is_empty() {
             true => None,
             false => Some(std::mem::take(&mut mailbox.room)),

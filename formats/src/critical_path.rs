@@ -484,9 +484,12 @@ impl<P, N> CriticalPath<P, N> {
     pub fn edge_time(&self) -> u64 {
         let segments = self.segments.iter().filter(|_| self.edges);
         let most = self.spawn_cost.max(self.message_cost);
-        let time = |segment: &Segment<P>| match segment.edge {
-            Edge::Folded => self.cost_of(segment, most),
-            _ => self.edge_time_of(segment),
+        let time = |segment: &Segment<P>| {
+            if segment.edge == Edge::Folded {
+                self.cost_of(segment, most)
+            } else {
+                self.edge_time_of(segment)
+            }
         };
         segments.map(time).fold(0, u64::saturating_add)
     }

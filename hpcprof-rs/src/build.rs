@@ -303,10 +303,7 @@ fn process_sites<'a>(
             steals: signed(found.steals),
             stolen_ns: signed(found.stolen_ns),
             executions: signed(found.executions),
-            outside: match found.splits {
-                0 => signed(found.executions),
-                _ => 0,
-            },
+            outside: if found.splits == 0 { signed(found.executions) } else { 0 },
             ..SplitCounts::default()
         };
         site(found.place, counts)

@@ -41,10 +41,7 @@ fn cannot_create(directory: &Path, error: &io::Error) -> Failure {
 }
 
 fn make_or_reuse_empty(directory: &Path) -> Result<(), Failure> {
-    let error = match fs::create_dir(directory) {
-        Ok(()) => return Ok(()),
-        Err(error) => error,
-    };
+    let Err(error) = fs::create_dir(directory) else { return Ok(()) };
     if error.kind() == io::ErrorKind::NotFound {
         return fs::create_dir_all(directory).map_err(|e| cannot_create(directory, &e));
     }

@@ -203,10 +203,8 @@ impl Finder<'_> {
         };
         let per = self.cores() * self.catalogue.statistics.runs.max(1) as f64;
         let mut most = (values[IDLENESS] as f64 * idle + values[OVERHEAD] as f64 * over) / per;
-        let wait = match cause {
-            Cause::Spinning => (waits as f64 / busy(values).max(1) as f64).sqrt(),
-            _ => 0.0,
-        };
+        let wait =
+            if cause == Cause::Spinning { (waits as f64 / busy(values).max(1) as f64).sqrt() } else { 0.0 };
         let error = self.catalogue.errors().of_weighted([wait / per, idle / per, over / per], values);
         if let Some((hidden, _)) = tasks.filter(|_| cause == Cause::SmallTasks) {
             most += hidden.min(values[WORK]) as f64 / per;

@@ -195,9 +195,8 @@ impl Screen<'_> {
         }
         let totals = &self.view.totals;
         let total = effort(totals);
-        let part = |value: i64| match total {
-            0 => 0,
-            _ => (value as f64 / total as f64 * WIDTH as f64).round() as usize,
+        let part = |value: i64| {
+            if total == 0 { 0 } else { (value as f64 / total as f64 * WIDTH as f64).round() as usize }
         };
         let (idle, overhead) = (part(totals[IDLENESS]), part(totals[OVERHEAD]));
         let work = WIDTH.saturating_sub(idle + overhead);

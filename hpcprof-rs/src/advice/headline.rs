@@ -35,10 +35,7 @@ pub fn headline(
     let pairs = (0..).zip(&user_code.nodes).map(|(id, node)| {
         let own = node.label.procedure().unwrap_or(0);
         let called = node.parent.and_then(|root| user_code.nodes[root as usize].label.procedure());
-        let pair = match called {
-            Some(procedure) => (procedure, Some(own)),
-            None => (own, None),
-        };
+        let pair = called.map_or((own, None), |procedure| (procedure, Some(own)));
         (pair, metric.of(user_code.exclusive.of(id)))
     });
     let mut sorted: Vec<((u32, Option<u32>), i64)> = pairs.collect();

@@ -143,10 +143,7 @@ impl Catalogue {
             let sql = "SELECT contexts, same_as FROM projection WHERE name = ?";
             connection.query_row(sql, [projection.name()], |row| row.try_into())
         })?;
-        let projection = match same_as {
-            Some(_) => Projection::Logical,
-            None => projection,
-        };
+        let projection = if same_as.is_some() { Projection::Logical } else { projection };
         let scopes = self.query(|connection| code::read_scopes(connection, &self.code))?;
         let totals = self.totals()?;
         let name = match projection {

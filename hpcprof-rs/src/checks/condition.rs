@@ -76,10 +76,9 @@ impl Quantity {
     }
 
     fn written(&self) -> String {
-        match &self.procedure {
-            Some(procedure) => format!("{}@{procedure}", self.name),
-            None => self.name.clone(),
-        }
+        self.procedure
+            .as_ref()
+            .map_or_else(|| self.name.clone(), |procedure| format!("{}@{procedure}", self.name))
     }
 }
 

@@ -87,10 +87,7 @@ impl Div for Meaning {
     fn div(self, other: Meaning) -> Meaning {
         Meaning {
             unit: self.unit / other.unit,
-            growth: match other.growth {
-                Growth::Constant => self.growth,
-                _ => Growth::Other,
-            },
+            growth: if other.growth == Growth::Constant { self.growth } else { Growth::Other },
         }
     }
 }

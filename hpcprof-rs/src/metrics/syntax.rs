@@ -244,10 +244,7 @@ impl<'a> Parser<'a> {
         let hyphens = text.rmatch_indices('-').map(|(at, _)| at);
         let mut ends = std::iter::once(text.len()).chain(hyphens);
         let known = ends.find(|end| self.names.contains(&&text[..*end]));
-        let name = match known {
-            Some(end) => &text[..end],
-            None => text.split('-').next().unwrap_or(text),
-        };
+        let name = known.map_or_else(|| text.split('-').next().unwrap_or(text), |end| &text[..end]);
         self.variable(name, name.len())
     }
 

@@ -19,10 +19,7 @@ impl Spread {
         let square = u128::from(amount.unsigned_abs()).pow(2);
         let sum = self.sum_of_squares;
         self.sum_of_squares = sum.saturating_add(square);
-        self.least = match self.threads {
-            0 => amount,
-            _ => self.least.min(amount),
-        };
+        self.least = if self.threads == 0 { amount } else { self.least.min(amount) };
         self.most = self.most.max(amount);
         self.threads += 1;
     }

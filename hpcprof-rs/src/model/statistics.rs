@@ -106,10 +106,9 @@ impl Statistics {
         Statistics {
             program: first.map_or(String::new(), |p| {
                 let typed = &experiment.runs[p.run].command;
-                let (program, words) = match typed.first() {
-                    None => (&p.start.executable, &p.start.arguments),
-                    Some(program) => (program, typed),
-                };
+                let (program, words) = typed
+                    .first()
+                    .map_or((&p.start.executable, &p.start.arguments), |program| (program, typed));
                 let arguments = words.iter().skip(1).map(String::as_str);
                 let words = std::iter::once(program_name(program)).chain(arguments);
                 words.collect::<Vec<_>>().join(" ")

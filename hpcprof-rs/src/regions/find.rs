@@ -239,10 +239,8 @@ fn chunks(code: &Code, parallel_loop: u32) -> Option<[u64; 2]> {
 }
 
 fn name_of(code: &Code, role: Role, procedure: Option<u32>, user: Option<u32>) -> String {
-    let named = match role.construct() {
-        Construct::Libgomp | Construct::Libomp => procedure,
-        _ => user,
-    };
+    let named =
+        if matches!(role.construct(), Construct::Libgomp | Construct::Libomp) { procedure } else { user };
     named.map_or("?".to_owned(), |p| code.procedure(p).name.clone())
 }
 

@@ -80,10 +80,7 @@ pub fn print(
             stack.push((*child, is_last, format!("{guides}{below}")));
         }
     }
-    match printer.chance() {
-        Some(line) => table.remark(&line),
-        None => Ok(()),
-    }
+    printer.chance().map_or(Ok(()), |line| table.remark(&line))
 }
 
 /// Prints some rows below the line of titles: nodes, each with the lines that lead to it.

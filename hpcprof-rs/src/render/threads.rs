@@ -110,10 +110,7 @@ impl Threads<'_> {
             let error = amount / (thread.samples.max(1) as f64).sqrt();
             Some(Sampled { amount, error, shared: 0.0 })
         });
-        match chance::line([rows.collect()].into_iter()) {
-            Some(line) => table.remark(&line),
-            None => Ok(()),
-        }
+        chance::line([rows.collect()].into_iter()).map_or(Ok(()), |line| table.remark(&line))
     }
 
     fn head(&self, style: Style, out: &mut impl Write) -> io::Result<()> {

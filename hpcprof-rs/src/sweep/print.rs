@@ -48,10 +48,7 @@ impl Sweep<'_> {
         writeln!(out, "{}", style.bold(&program))?;
         let mut table = Table::begin(out, style, &COLUMNS, "")?;
         for step in self.steps {
-            let lost = |time: f64| match step.diff {
-                Some(_) => shown(time),
-                None => "-".to_owned(),
-            };
+            let lost = |time: f64| if step.diff.is_some() { shown(time) } else { "-".to_owned() };
             let of = &step.losses;
             let cells = [
                 step.workers.to_string(),

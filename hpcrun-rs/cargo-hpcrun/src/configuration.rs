@@ -121,10 +121,7 @@ fn from(folder: &Path, program: &OsStr) -> OsString {
 fn folder(origin: &str, here: &Path) -> PathBuf {
     let file = Path::new(origin);
     let folder = file.parent().and_then(Path::parent);
-    match folder.filter(|_| file.is_absolute()) {
-        Some(folder) => folder.to_owned(),
-        None => here.to_owned(),
-    }
+    folder.filter(|_| file.is_absolute()).unwrap_or(here).to_owned()
 }
 
 /// The texts under a key.

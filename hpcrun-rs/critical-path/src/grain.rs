@@ -63,10 +63,8 @@ impl Estimates {
     fn learn(&mut self, kind: Kind, time: u64) {
         let known = &mut self.0[usize::from(kind)];
         let time = u32::try_from(time).unwrap_or(u32::MAX);
-        known.mean = match known.trials {
-            0 => time,
-            _ => known.mean - known.mean / FADING.0 + time / FADING.0,
-        };
+        known.mean =
+            if known.trials == 0 { time } else { known.mean - known.mean / FADING.0 + time / FADING.0 };
         known.longest = time.max(known.longest - known.longest / FADING.1);
         known.trials = TRIALS.min(known.trials + 1);
     }

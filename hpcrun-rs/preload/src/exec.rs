@@ -137,10 +137,7 @@ struct List<'a> {
 
 impl List<'_> {
     fn get(&self, i: usize) -> Option<*const c_char> {
-        match self.registers.get(i) {
-            Some(argument) => Some(*argument),
-            None => self.stacked.0.get(i - self.registers.len()).copied(),
-        }
+        self.registers.get(i).or_else(|| self.stacked.0.get(i - self.registers.len())).copied()
     }
 
     /// The argument vector including its null pointer; `None` if it does not end within the limit.

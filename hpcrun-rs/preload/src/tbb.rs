@@ -67,10 +67,8 @@ impl Caller {
 
     /// An algorithm runs in the group. Of two at once, nobody knows whose a task is.
     fn begin(&self, site: Context) {
-        match self.algorithms.fetch_add(1, Ordering::Relaxed) {
-            0 => self.set(site),
-            _ => self.set(Context::Unknown),
-        }
+        let is_first = self.algorithms.fetch_add(1, Ordering::Relaxed) == 0;
+        self.set(if is_first { site } else { Context::Unknown })
     }
 
     fn end(&self) {

@@ -74,10 +74,7 @@ impl Loop {
         pause: Duration,
         mut parallel: impl FnMut(),
     ) -> [Row; 2] {
-        let (parts, divisor) = match construct {
-            Construct::Install => (1, 1),
-            _ => (workers, workers),
-        };
+        let (parts, divisor) = if construct == Construct::Install { (1, 1) } else { (workers, workers) };
         let serial = || (0..parts).for_each(|_| self.part());
         let start_up = |parallel: Duration, serial: Duration| {
             model::start_up(parallel.as_nanos() as f64, serial.as_nanos() as f64, divisor)

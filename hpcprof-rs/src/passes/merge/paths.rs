@@ -156,10 +156,8 @@ impl PathState {
             ThreadRoot::Above => {
                 let first = frame.scopes.iter().find(|s| origin(s) != Origin::System);
                 if let Some(procedure) = first.map(|s| s.procedure) {
-                    self.thread = match Runtime::of(symbols, procedure) {
-                        Some(runtime) => ThreadRoot::Worker(runtime, procedure),
-                        None => ThreadRoot::Plain,
-                    };
+                    self.thread = Runtime::of(symbols, procedure)
+                        .map_or(ThreadRoot::Plain, |runtime| ThreadRoot::Worker(runtime, procedure));
                 }
             }
             ThreadRoot::Worker(runtime, root) if self.unknown_caller.is_none() => {

@@ -38,10 +38,8 @@ pub fn merge(
     let profiles: Vec<_> = inputs.measurements.profiles().collect();
     let begin = || Spool::new(directory).map(Shard::new);
     let shards = parallel::for_each(&profiles, threads, begin, |shard, index, (process, thread)| {
-        let added = match shard {
-            Ok(known) => known.add(inputs, index, *process, thread),
-            Err(_) => return,
-        };
+        let Ok(known) = shard else { return };
+        let added = known.add(inputs, index, *process, thread);
         if let Err(error) = added {
             *shard = Err(error);
         }

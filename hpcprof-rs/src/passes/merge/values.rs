@@ -259,10 +259,8 @@ fn add_run<S: Sink, R>(
         inputs.threads,
         || Ok(Adder::default()),
         |adder: &mut Result<Adder>, index, threads| {
-            let added = match adder {
-                Ok(known) => known.add_part(&work, (run, index), threads.clone()),
-                Err(_) => return,
-            };
+            let Ok(known) = adder else { return };
+            let added = known.add_part(&work, (run, index), threads.clone());
             if let Err(error) = added {
                 *adder = Err(error);
             }

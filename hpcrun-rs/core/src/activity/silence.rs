@@ -91,10 +91,7 @@ fn inspect(slot: &Slot, now: u64, charged_since: u64) {
         Kernel::Gone if state == State::Runtimes => slot.publish(0),
         Kernel::Asleep if state == State::Runtimes => {}
         Kernel::Gone | Kernel::Asleep => {
-            let silent = match state {
-                State::Worker => State::SilentWorker,
-                _ => State::Silent,
-            };
+            let silent = if state == State::Worker { State::SilentWorker } else { State::Silent };
             let since = retrospect(slot, now, charged_since);
             slot.asleep_since.store(since, Relaxed);
             slot.move_from(state, silent);

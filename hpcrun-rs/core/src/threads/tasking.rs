@@ -86,10 +86,7 @@ impl OwnThread {
     #[inline]
     fn follow_pauses(&self, count: u32) {
         if path::is_active() {
-            self.path.with(|tracked| match count {
-                0 => tracked.end_wait(),
-                _ => tracked.begin_wait(),
-            });
+            self.path.with(|tracked| if count == 0 { tracked.end_wait() } else { tracked.begin_wait() });
         }
     }
 }

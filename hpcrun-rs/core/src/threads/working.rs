@@ -93,10 +93,7 @@ impl Working {
     /// A thread with this kernel id begins at `now`, in state `Working`.
     pub(super) fn begin(&self, tid: u32, now: u64) {
         self.listing.enter(tid, now);
-        self.move_to(match self.waiting.get() {
-            0 => self.works_as(),
-            _ => self.waits_as(),
-        });
+        self.move_to(if self.waiting.get() == 0 { self.works_as() } else { self.waits_as() });
         activity::begin_work();
     }
 

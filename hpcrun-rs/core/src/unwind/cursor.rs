@@ -128,10 +128,10 @@ impl<'a> Cursor<'a> {
         };
         let address = lookup.wrapping_sub(located.bias);
         let code = CodeAddress::new(located.id, address);
-        let mut method = match &located.sections {
-            Some(sections) => self.native.classify(sections, address),
-            None => Method::None,
-        };
+        let mut method = located
+            .sections
+            .as_ref()
+            .map_or(Method::None, |sections| self.native.classify(sections, address));
         let function = located.sections.as_ref().and_then(|s| super::function_at(s, address));
         if loadmap::is_entry_code(lookup, &located, function) {
             method = Method::Root;

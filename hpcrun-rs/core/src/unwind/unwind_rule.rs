@@ -27,10 +27,7 @@ impl UnwindRule {
     /// Makes a rule from distances in bytes: from the base register to the CFA, and from the CFA to the saved
     /// frame pointer. `None` when they do not fit.
     pub(super) fn new(from_fp: bool, cfa: i64, saved_fp: Option<i64>) -> Option<UnwindRule> {
-        let words = |bytes: i64| match bytes % 8 {
-            0 => u16::try_from(bytes / 8).ok(),
-            _ => None,
-        };
+        let words = |bytes: i64| if bytes % 8 == 0 { u16::try_from(bytes / 8).ok() } else { None };
         let saved_fp = match saved_fp {
             None => 0,
             Some(offset) => words(offset.checked_neg()?).filter(|words| *words != 0)?,

@@ -207,10 +207,7 @@ impl Arena {
     /// Another reference to the list before the cursor's node.
     #[inline]
     pub(super) fn share_before(&self, cursor: Cursor) -> NodeId {
-        match self.before(cursor) {
-            None => NodeId::NONE,
-            Some(before) => self.share(&NodeId(before.0)),
-        }
+        self.before(cursor).map_or(NodeId::NONE, |before| self.share(&NodeId(before.0)))
     }
 
     /// Replaces the content of the node, if nobody else refers to it. The list before it stays.
