@@ -359,21 +359,6 @@ mod tests {
         assert_eq!(list.segments(&arena)[0].count, 3);
     }
 
-    /// Folding in a list must not change another one that shares its beginning.
-    #[test]
-    fn a_shared_list_does_not_change() {
-        let arena = Arena::new(10_000);
-        let mut local = Local::new();
-        let mut first = list(&arena, &mut local, &[1, 2, 1], KEEP);
-        let second = first.share(&arena);
-        let before = second.segments(&arena);
-        for place in [2, 1, 2, 2] {
-            first.append(&arena, &mut local, segment(place, 10), KEEP);
-            assert_eq!(second.segments(&arena), before);
-        }
-        assert_eq!(places(&first, &arena), [(1, 3), (2, 4)]);
-    }
-
     #[test]
     fn the_oldest_segments_are_folded() {
         let arena = Arena::new(10_000);
