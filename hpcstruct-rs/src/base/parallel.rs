@@ -123,22 +123,3 @@ pub fn both<A: Send, B>(threads: usize, a: impl FnOnce() -> A + Send, b: impl Fn
 fn joined<T>(thread: ScopedJoinHandle<'_, T>) -> T {
     thread.join().unwrap_or_else(|panic| resume_unwind(panic))
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn results_keep_their_order() {
-        let expected: Vec<usize> = (0..1000).map(|i| i * i).collect();
-        for threads in [0, 1, 2, 7, 5000] {
-            assert_eq!(run(1000, threads, |i| i * i), expected);
-            let ordered = run_heaviest_first(1000, threads, |i| i as u64 % 7, || (), |(), i| i * i);
-            assert_eq!(ordered, expected);
-        }
-        assert!(run(0, 4, |i| i).is_empty());
-        for threads in [1, 2] {
-            assert_eq!(both(threads, || 1, || "two"), (1, "two"));
-        }
-    }
-}
