@@ -371,10 +371,7 @@ impl Analysis<'_, '_> {
     }
 
     fn local(&self, address: u64) -> Callee {
-        match self.entered_at(address) {
-            Some(unit) => Callee::Procedure(unit),
-            None => Callee::Returns,
-        }
+        self.entered_at(address).map_or(Callee::Returns, Callee::Procedure)
     }
 }
 

@@ -185,10 +185,8 @@ impl Filler<'_, '_> {
         let mut owner = None;
         while let Some(free) = self.free.get(next).filter(|f| f.start < range.end) {
             let part = free.start.max(range.start)..free.end.min(range.end);
-            let procedure = match owner.or_else(|| self.owner_before(&range)) {
-                Some(owner) => owner,
-                None => self.procedure(&range, symbol),
-            };
+            let procedure =
+                owner.or_else(|| self.owner_before(&range)).unwrap_or_else(|| self.procedure(&range, symbol));
             owner = Some(procedure);
             self.cover(part, procedure);
             next += 1;

@@ -70,10 +70,7 @@ impl<B: Fn(u64) -> bool, K: Fn(u64, u64) -> bool> Collector<'_, B, K> {
                 self.out.push(before);
             }
         }
-        let in_code = match self.in_code {
-            Some(known) => known,
-            None => *self.in_code.insert((self.begins)(row.address())),
-        };
+        let in_code = *self.in_code.get_or_insert_with(|| (self.begins)(row.address()));
         if row.end_sequence() {
             self.in_code = None;
         } else if in_code {

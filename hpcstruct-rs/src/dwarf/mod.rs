@@ -72,10 +72,8 @@ pub(crate) fn load<'d>(
 pub(crate) fn from_sections<'d>(mut section: impl FnMut(SectionId) -> Option<Cow<'d, [u8]>>) -> Sections<'d> {
     let loaded: Result<_, std::convert::Infallible> =
         DwarfSections::load(|id| Ok(section(id).unwrap_or(Cow::Borrowed(&[]))));
-    match loaded {
-        Ok(sections) => sections,
-        Err(never) => match never {},
-    }
+    let Ok(sections) = loaded;
+    sections
 }
 
 #[derive(Debug)]

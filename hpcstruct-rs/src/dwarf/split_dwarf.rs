@@ -44,10 +44,7 @@ pub(crate) fn open<'d>(skeletons: Vec<Skeleton<'d>>, search: Search<'_>) -> File
         .into_iter()
         .map(|skeleton| {
             // A package has all units: what it lacks is nowhere else.
-            let bytes = match package {
-                Some(_) => None,
-                None => object_of(&skeleton, search),
-            };
+            let bytes = if package.is_some() { None } else { object_of(&skeleton, search) };
             (skeleton, bytes)
         })
         .collect();

@@ -162,10 +162,7 @@ fn code_ranges(file: &object::File<'_>) -> Vec<(Range<u64>, String)> {
     let wanted = u64::from(SHF_ALLOC | SHF_EXECINSTR);
     let mut ranges: Vec<_> = file
         .sections()
-        .filter(|s| match s.flags() {
-            SectionFlags::Elf { sh_flags } => sh_flags & wanted == wanted,
-            _ => false,
-        })
+        .filter(|s| matches!(s.flags(), SectionFlags::Elf { sh_flags } if sh_flags & wanted == wanted))
         .filter_map(|s| {
             let end = s.address().checked_add(s.size())?;
             let name = String::from_utf8_lossy(s.name_bytes().ok()?).into_owned();
@@ -180,10 +177,7 @@ fn code_ranges(file: &object::File<'_>) -> Vec<(Range<u64>, String)> {
 }
 
 fn is_executable(segment: &object::Segment<'_, '_>) -> bool {
-    match segment.flags() {
-        object::SegmentFlags::Elf { p_flags } => p_flags & object::elf::PF_X != 0,
-        _ => false,
-    }
+    matches!(segment.flags(), object::SegmentFlags::Elf { p_flags } if p_flags & object::elf::PF_X != 0)
 }
 
 fn executable_segments(file: &object::File<'_>) -> Vec<(Range<u64>, String)> {

@@ -207,10 +207,7 @@ impl Builder<'_, '_> {
             if let Some(scope) = segment.scope {
                 keep(drafts, scope);
             }
-            let scope_tag = match segment.scope {
-                Some(scope) => drafts[scope].tag,
-                None => own_tag,
-            };
+            let scope_tag = segment.scope.map_or(own_tag, |scope| drafts[scope].tag);
             let scope = segment.scope.map_or(u32::MAX, |s| s as u32);
             cutter.cut(&segment.range, |range, row| {
                 let file = row.and_then(|row| self.infos.file(self.unit, u64::from(row.file)));

@@ -244,10 +244,7 @@ impl<'a> Classifier<'a> {
                 .unwrap_or(Origin::User),
         };
         let by_path = (scheme == Scheme::Rust).then(|| marks::category_of_path(&owner_path)).flatten();
-        let display = match &rust {
-            Some(name) => name.display(),
-            None => readable.into(),
-        };
+        let display = rust.as_ref().map_or_else(|| readable.into(), |name| name.display());
         // Of C++ only runtimes have an owner: one may run what another does, as TBB C++'s algorithms.
         let is_owned = has_owner || (scheme == Scheme::Cpp && origin == Origin::Runtime);
         let facts = NameFacts {

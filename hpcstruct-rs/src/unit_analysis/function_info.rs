@@ -416,23 +416,18 @@ fn unit_language(debug: &Debug<'_>, unit: u32) -> UnitLanguage {
         Ok(Some((_, root))) => root.attr_value(gimli::DW_AT_language).ok().flatten(),
         _ => None,
     };
-    let stated = match stated {
-        Some(gimli::AttributeValue::Language(stated)) => Some(stated),
-        _ => None,
-    };
+    let is = |language| stated == Some(gimli::AttributeValue::Language(language));
+    let fortran = [
+        gimli::DW_LANG_Fortran77,
+        gimli::DW_LANG_Fortran90,
+        gimli::DW_LANG_Fortran95,
+        gimli::DW_LANG_Fortran03,
+        gimli::DW_LANG_Fortran08,
+    ];
     UnitLanguage {
-        is_rust: stated == Some(gimli::DW_LANG_Rust) || unit_crate.is_some(),
+        is_rust: is(gimli::DW_LANG_Rust) || unit_crate.is_some(),
         unit_crate,
-        has_labels_for_names: stated == Some(gimli::DW_LANG_Haskell),
-        is_fortran: matches!(
-            stated,
-            Some(
-                gimli::DW_LANG_Fortran77
-                    | gimli::DW_LANG_Fortran90
-                    | gimli::DW_LANG_Fortran95
-                    | gimli::DW_LANG_Fortran03
-                    | gimli::DW_LANG_Fortran08
-            )
-        ),
+        has_labels_for_names: is(gimli::DW_LANG_Haskell),
+        is_fortran: fortran.into_iter().any(is),
     }
 }
