@@ -64,6 +64,27 @@ fn a_switch_in_a_loop_by_a_table_of_wide_differences() {
     assert_one_loop(&code, 0x1007..0x101e);
 }
 
+#[test]
+fn room_for_a_patch_runs_into_its_procedure() {
+    let code = [
+        0xff, 0xc7, // 0: inc edi             header
+        0xe8, 0x09, 0x00, 0x00, 0x00, // 2: call 10
+        0x85, 0xff, // 7: test edi, edi
+        0x75, 0xf5, // 9: jne 0
+        0xc3, // b: ret
+        0xcc, 0xcc, 0xcc, 0xcc, // c: padding
+        0x90, 0x90, // 10: nop, nop
+        0xc3, // 12: ret
+    ];
+    for ranges in
+        [[0x1000..0x100c, 0x1010..0x1012].to_vec(), [0x1000..0x100c, 0x1010..0x1012, 0x1012..0x1013].to_vec()]
+    {
+        let returns = ranges.len() == 3;
+        let found = of_procedures(ranges, &code);
+        assert_eq!(found[0].loops.len(), usize::from(returns), "{found:?}");
+    }
+}
+
 /// The loops of procedures that lie in these ranges, the code from 0x1000 on.
 fn of_procedures(ranges: Vec<Range<u64>>, code: &[u8]) -> Vec<ProcedureLoops> {
     let layout = |range: Range<u64>| Layout::new(std::iter::once(range).collect(), 0);
