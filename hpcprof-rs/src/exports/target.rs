@@ -1,7 +1,6 @@
 //! Where an export goes: to standard output, or to a file, which appears when it is complete.
 
 use crate::error::{Error, Result};
-use crate::sinks::staged_directory::folder_of;
 use std::fs::{File, Permissions};
 use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -36,6 +35,10 @@ pub(crate) fn write(
         Ok(_) => replace(&path.canonicalize().map_err(failed)?, print).map_err(failed),
         Err(_) => replace(path, print).map_err(failed),
     }
+}
+
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 /// Makes a file, in the place of the one that is there.

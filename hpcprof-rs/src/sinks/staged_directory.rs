@@ -92,8 +92,7 @@ impl StagedDirectory {
     }
 }
 
-/// The folder that a path is in.
-pub(crate) fn folder_of(path: &Path) -> &Path {
+fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
