@@ -234,7 +234,7 @@ impl Screen<'_> {
             writeln!(out, "{}", times.join("\n"))?;
         }
         for line in self.waits() {
-            writeln!(out, "{}", names::middle(&line, self.style.width))?;
+            writeln!(out, "{}", names::wrap(&line, self.style.width).join("\n"))?;
         }
         writeln!(out)
     }

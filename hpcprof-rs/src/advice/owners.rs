@@ -41,8 +41,8 @@ pub fn owners(catalogue: &Catalogue) -> Vec<Owner> {
         .collect()
 }
 
-/// Programs that run others: a script's procedures are no machine code.
-fn is_interpreter(module: &str) -> bool {
+/// Programs that run others, by their file names: a script's procedures are no machine code.
+pub fn is_interpreter(module: &str) -> bool {
     let version = |c: char| !c.is_alphabetic() && c != '_';
     known::is(Kind::Interpreter, module.split(version).next().unwrap_or(module))
 }

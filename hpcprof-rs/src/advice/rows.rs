@@ -6,7 +6,7 @@
 //! unless most of the program is that. Contexts that differ only in such code are one row.
 
 use crate::advice::efficiency::{Thresholds, Verdict};
-use crate::advice::owners::{Owner, enclosing, owners};
+use crate::advice::owners::{Owner, enclosing, is_interpreter, owners};
 use crate::catalogue::Catalogue;
 use crate::catalogue::metrics::{busy, effort, sum};
 use crate::error::one_line;
@@ -86,6 +86,8 @@ pub fn rows(view: &View, catalogue: &Catalogue, thresholds: Thresholds) -> Vec<R
     chooser.mark_clock_helpers();
     let is_whole = |root: &&u32| !matches!(view.node(**root).label, Label::Partial(_));
     let roots: Vec<u32> = view.roots.iter().filter(is_whole).copied().collect();
+    let programs = catalogue.statistics.executables.iter().map(|path| names::base_name(path));
+    let interpreter = programs.into_iter().find(|program| is_interpreter(program));
     let mut top = Vec::new();
     for shown in [Owner::Program, Owner::Library, Owner::Scaffold] {
         chooser.shown = shown;
@@ -94,7 +96,8 @@ pub fn rows(view: &View, catalogue: &Catalogue, thresholds: Thresholds) -> Vec<R
             chooser.user_nodes(*root, &mut top);
         }
         let owned: f64 = top.iter().map(|node| chooser.effort(*node)).sum();
-        if owned >= effort(&view.totals) as f64 * OWNED_SHARE {
+        let is_native = interpreter.is_some() && shown == Owner::Library;
+        if owned >= effort(&view.totals) as f64 * OWNED_SHARE || is_native {
             break;
         }
     }
@@ -113,6 +116,17 @@ pub fn rows(view: &View, catalogue: &Catalogue, thresholds: Thresholds) -> Vec<R
         }
     }
     let mut rows = chooser.merged(rows);
+    // The interpreter's own procedures say nothing of what a script does.
+    let own = rows.iter().fold(view.totals.clone(), |mut own, row| {
+        add_all(&mut own, &row.values.iter().map(|value| -value).collect::<Vec<_>>());
+        own
+    });
+    if let (Some(program), Some(root)) = (interpreter, roots.first().filter(|_| effort(&own) > 0)) {
+        let (name, verdict) = (format!("{program} itself"), chooser.verdict_of(&own, (0, "")));
+        let row =
+            Row { name, location: *root, rest: false, mostly: None, values: own, verdict, waits: (0, "") };
+        rows.extend((effort(&row.values) as f64 >= chooser.least).then_some(row));
+    }
     rows.sort_by_key(|r| Reverse(effort(&r.values)));
     rows
 }
