@@ -59,11 +59,11 @@ pub fn print(
         Judged::All => findings(&view, catalogue, thresholds)?.unwrap_or_default(),
         _ => Vec::new(),
     };
-    let has_advice = advice.iter().any(|of| of.cause == Cause::Oversubscription);
-    let notes = quality::lines(run, has_advice).into_iter().chain(serial);
     let least = quality::wall_of_run(run) * LEAST_GAIN;
-    let advice = advice.iter().filter(|of| of.most.is_some_and(|(most, _)| most >= least));
-    let advice = advice.take(ADVICE).flat_map(|of| names::wrap(&of.line(), width));
+    let advice = advice.iter().filter(|of| of.most.is_some_and(|(most, _)| most >= least)).take(ADVICE);
+    let has_advice = advice.clone().any(|of| of.cause == Cause::Oversubscription);
+    let notes = quality::lines(run, has_advice).into_iter().chain(serial);
+    let advice = advice.flat_map(|of| names::wrap(&of.line(), width));
     let screen = Screen {
         catalogue,
         notes: notes.flat_map(|n| names::wrap(&one_line(&n), width)).collect(),
