@@ -8,7 +8,7 @@ use super::registers::{Pointers, Registers};
 use super::rule_cache::{Frame, Method, RuleCache};
 use super::stack::{self, StackBounds, StackReader};
 use super::{End, OwnerOf, Unwind};
-use crate::system;
+use crate::{sandbox, system};
 use hpc_formats::address::{CodeAddress, ModuleId};
 use hpc_formats::loss::LossCause;
 
@@ -165,7 +165,7 @@ impl<'a> Cursor<'a> {
     #[cold]
     fn was_left(&mut self) -> bool {
         let sp = self.registers.sp;
-        if stack::bounds_from(sp) != StackBounds::NONE {
+        if stack::bounds_from(sp) != StackBounds::NONE || sandbox::refuses(libc::SYS_sigaltstack) {
             return false;
         }
         // What the stack is now is no word of it.
